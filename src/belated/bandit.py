@@ -29,7 +29,7 @@ from belated.core.events import (
     Void,
 )
 from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
-from belated.core.inputs import Row, check_made
+from belated.core.inputs import Row, check_made, must_be
 from belated.core.results import html_table
 from belated.core.rewards import (
     Rewards,
@@ -205,7 +205,7 @@ class Bandit:
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
         if type(contexts) is not bool:
-            raise InvalidInput(f"contexts is {contexts!r}: True or False was expected", contexts)
+            raise must_be("contexts", "True or False", contexts)
         self._contexts = contexts
         self._holdout = check_holdout(holdout, features)
         self._subject = subject
@@ -294,7 +294,7 @@ class Bandit:
 
         Args:
             context: what is known about the request, as a mapping of fields or a list of numbers.
-            actions: the actions on offer; None: all actions that the features declare.
+            actions: the offered actions; None: all actions that the features declare.
             rows: one row of numbers per action, for a bandit without features.
             id: your decision id. Calling again with the same id returns the same decision.
             activated: False if the window starts only when you call :meth:`activate`.
@@ -302,7 +302,7 @@ class Bandit:
                 rewards by subject. The subject is stored unchanged: treat it as personal data, or
                 pass a hash.
             sticky: return the subject's latest decision instead of making a new one, unless it is
-                older than this, it was voided, or its action is paused or not on offer.
+                older than this, it was voided, or its action is paused or not offered.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -351,7 +351,7 @@ class Bandit:
         Args:
             contexts: a list of contexts, or of (context, actions) pairs; or a pandas or polars
                 DataFrame with one context per row.
-            actions: the actions on offer in all requests, unless `contexts` are pairs.
+            actions: the offered actions in all requests, unless `contexts` are pairs.
             rows: a list of row tables, for a bandit without features.
             ids: your decision id for each request, as a list or the name of a DataFrame column.
                 Calling again with the same id returns the same decision.
@@ -463,8 +463,8 @@ class Bandit:
         """Return the subject's sticky decision, or None if a new decision must be made."""
         span = duration_us(as_duration(sticky, "sticky"))
         if subject is None:
-            message = f"sticky is {sticky!r}, but the decision has no subject"
-            raise InvalidInput(f"{message}: pass subject=, or leave out sticky", sticky)
+            message = f"`sticky` is {sticky!r}, but the decision has no subject: pass `subject`,"
+            raise InvalidInput(f"{message} or omit `sticky`", sticky)
         self._follower.look()  # another process may have decided
         home = slot_of_subject(subject) % self.journal.partitions
         decided, position = self._fold.ledgers[home].current(subject) or (0, 0)
@@ -505,7 +505,7 @@ class Bandit:
 
     def _retry(self, known: Decision, context: Any, actions: Actions | None, rows: Any) -> Decision:
         """Return `known` if the request is a retry of it, otherwise raise."""
-        self._follower.intact = True  # as in _parse
+        self._follower.intact = True  # features do not affect the fold, as in _parse
         table = rows_of(context, actions, rows, self.policy.row_width, self.features)
         check_same(known, table, self.features)
         self._follower.intact = False
@@ -621,7 +621,7 @@ class Bandit:
                     if status in ("rewarded", "revised"):
                         seen[part] = event.value
                     new.append(event)
-                    status = ""  # set by the fold
+                    status = ""  # the fold sets the status
                 statuses.append(status)
             folded = iter(self._follower.settle_and_append(new)[0] if new else ())
             return [
@@ -719,7 +719,7 @@ class Bandit:
             reason: the reason to record in the journal.
         """
         if mode not in MODES:
-            raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
+            raise must_be("mode", f"one of {', '.join(MODES)}", mode)
         with self._lock, self._follower:
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
@@ -840,7 +840,7 @@ class Bandit:
             return states_at(self._fold.actions, self._now(), declared(self.features))
 
     def _now(self) -> int:
-        """Return the current time, or in a view of the past, the time of the view."""
+        """Return the current time, or in a historical view, the time of the view."""
         return self._clock() if self._fold.until is None else self._fold.until
 
     @property
@@ -1002,7 +1002,7 @@ class Bandit:
                 except JournalError as error:
                     warn_unsaved(error)
                 self._read_only = True
-            if self._fold.until is None:  # a view of the past shares the journal
+            if self._fold.until is None:  # a historical view shares the journal
                 self.journal.close()  # even if an earlier call was interrupted
 
     def __enter__(self) -> Self:
@@ -1013,7 +1013,7 @@ class Bandit:
 
     def _check_open(self) -> None:
         if self._read_only:
-            raise ReadOnly("this bandit is closed, or a view of the past: it accepts no events")
+            raise ReadOnly("this bandit is closed, or a historical view: it accepts no events")
 
     # --- evaluation -----------------------------------------------------------------------------
 
@@ -1046,7 +1046,7 @@ class Bandit:
         Args:
             policy: ``"uniform"``, ``"first"``, the name of an action, a policy, a function, or a
                 matrix. A function takes the context (or the rows, if the bandit has no features)
-                and the names of the actions on offer, and returns the probability of each action,
+                and the names of the offered actions, and returns the probability of each action,
                 or the name of one. A matrix or DataFrame has a row for each decision in
                 :meth:`frame` and a column for each action.
             since: ignore decisions made before this time; required for a policy that learns.
@@ -1217,16 +1217,17 @@ def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -
     """Return a policy that is bound to the features, or that accepts the callers' rows."""
     if policy is None and features is None:
         message = (
-            "features are missing: pass the names of the actions, Bandit(['blue', 'red'], ...)"
+            "`features` is missing: pass the names of the actions, Bandit(['blue', 'red'], ...);"
         )
-        raise InvalidInput(f"{message}; or, if you pass rows, policy=DelayedUCB(dim=3)", features)
+        raise InvalidInput(f"{message} or, if you pass rows, policy=DelayedUCB(dim=3)", features)
     if policy is None:
         return default_policy(family, floor).bound_to(features)
     check_made(policy, "policy", needs="choose", example="DelayedUCB()")
     for name, value in (("family", family), ("floor", floor)):
         if value is not None:
-            message = f"{name} is {value!r}, but a policy is given too: set {name} in the policy"
-            raise InvalidInput(f"{message}, {type(policy).__name__}({name}={value!r}, ...)", value)
+            message = f"`{name}` and `policy` cannot both be passed: set `{name}` on the policy,"
+            call = f"{type(policy).__name__}({name}={value!r}, ...)"
+            raise InvalidInput(f"{message} as in {call}", value)
     bound: Policy = policy.bound_to(features)
     return bound
 
@@ -1245,8 +1246,8 @@ def opened(journal: Any) -> Journal:
     if isinstance(journal, str):
         return open_journal(journal)
     if isinstance(journal, Path):
-        message = f"journal is {journal!r}: pass its address"
-        raise InvalidInput(f"{message}, 'sqlite:///{journal}?bandit=offers'", journal)
+        message = f"`journal` is {journal!r}: pass its address, such as"
+        raise InvalidInput(f"{message} 'sqlite:///{journal}?bandit=offers'", journal)
     example = "'sqlite:///offers.db?bandit=offers', or SQLiteJournal('offers.db', bandit='offers')"
     check_made(journal, "journal", needs="append", example=example)
     checked: Journal = journal
@@ -1260,8 +1261,8 @@ def check_clock(clock: Any) -> Callable[[], int]:
         now = clock() if callable(clock) else None
         if not isinstance(now, int) or isinstance(now, bool):
             what = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
-            message = f"clock {what}: pass a function that returns whole microseconds since 1970"
-            raise InvalidInput(f"{message}, lambda: time.time_ns() // 1000", clock)
+            message = f"`clock` {what}: pass a function that returns whole microseconds since 1970,"
+            raise InvalidInput(f"{message} such as lambda: time.time_ns() // 1000", clock)
         return now
 
     read()
@@ -1273,8 +1274,7 @@ def check_seed(seed: Any) -> None:
     if seed is None or isinstance(seed, np.random.Generator):
         return
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        message = f"seed is {seed!r}: a whole number of at least 0 was expected"
-        raise InvalidInput(f"{message}, or a numpy Generator", seed)
+        raise must_be("seed", "a whole number of at least 0, or a numpy Generator", seed)
 
 
 def generator_of(

@@ -10,7 +10,7 @@
     ├── CorruptEvent      (ValueError)    the bytes are not an event
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
     ├── RewardConflict    (ValueError)    a different value is recorded for this part and revision
-    ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
+    ├── ReadOnly          (ValueError)    the bandit is closed, or a historical view
     ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
     ├── ActionsPaused     (RuntimeError)  all offered actions are paused; carries ``actions``
     ├── PolicyFailure     (RuntimeError)  a policy failed to choose; carries the ``reason``
@@ -192,7 +192,7 @@ class RewardConflict(BelatedError, ValueError):
 
 
 class ReadOnly(BelatedError, ValueError):
-    """The bandit accepts no events: it is closed, or a view of the past."""
+    """The bandit accepts no events: it is closed, or a historical view."""
 
 
 class BanditOff(BelatedError, RuntimeError):
@@ -483,7 +483,7 @@ class FallbackWarning(BelatedWarning):
 
 
 class HistoryWarning(BelatedWarning):
-    """The journal lost or changed records after they were learned; it was read again."""
+    """The journal lost or changed learned records, so the state was rebuilt from the journal."""
 
 
 class ScaleWarning(AdviceWarning):

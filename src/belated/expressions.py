@@ -112,7 +112,7 @@ def label(text: str, shown: int = SHOWN) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Truncate a text to `most` characters.
+    """Truncate a string to `most` characters.
 
     >>> shortened("one two three", most=8)
     'one two…'
@@ -153,7 +153,7 @@ class Reader(Generic[T]):
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self.refuse("it is not a Python expression", names=True)
         if not isinstance(tree, ast.Call | ast.Name):
-            self.refuse("a name with its arguments was expected", names=True)
+            self.refuse("expected a name with arguments", names=True)
         try:
             made: T = self._called(tree, self._kind.names)
             return made
@@ -288,7 +288,7 @@ def register(make: M) -> M:
     known = POLICY_NAMES.get(name, make)
     if _path(known) != _path(make):
         message = f"{_path(make)} cannot be registered: {_path(known)} has the same name"
-        raise InvalidInput(f"{message}; rename one of them", make)
+        raise InvalidInput(f"{message}: rename one of them", make)
     POLICY_NAMES[name] = make
     return make
 

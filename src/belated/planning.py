@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
-from belated.core.inputs import Vector
+from belated.core.inputs import Vector, must_be
 from belated.core.results import Result, Shortened
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.core.times import lasting
@@ -94,18 +94,16 @@ class Learning:
     def __post_init__(self) -> None:
         for name in ("rate", "window", "reward_share", "lift", "period"):
             if not 0.0 < getattr(self, name) < math.inf:
-                value = getattr(self, name)
-                raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value)
+                raise must_be(name, "a number above 0", getattr(self, name))
         if self.reward_share * (1.0 + self.lift) >= 1.0:
             message = f"{self.reward_share:.0%} with a lift of {self.lift:.0%} exceeds 100%"
-            raise InvalidInput(f"{message}: give a smaller --reward-share or --lift", self.lift)
+            raise InvalidInput(f"{message}: pass a smaller --reward-share or --lift", self.lift)
         if self.rewards not in MEANINGS:
-            known = ", ".join(MEANINGS)
-            raise InvalidInput(f"rewards is {self.rewards!r}: one of {known}", self.rewards)
+            raise must_be("rewards", f"one of {', '.join(MEANINGS)}", self.rewards)
         if self.decisions < FEW:
             message = f"{self.decisions:.0f} decisions in the whole period: at least {FEW} are"
             raise InvalidInput(
-                f"{message} needed; give a longer period or a higher rate", self.rate
+                f"{message} needed; pass a longer period or a higher rate", self.rate
             )
 
     @property
@@ -159,7 +157,7 @@ class Case:
 
 @dataclass(frozen=True, repr=False)
 class LearningPlan(Shortened, Result):
-    """What to expect from a bandit.
+    """Expected results of a bandit over the planned period.
 
     Attributes:
         asked: The planned traffic.
@@ -240,7 +238,7 @@ def plan_learning(
     ['every outcome known at once', 'as planned', 'window 1.8 d']
     """
     if seeds < 2:
-        raise InvalidInput(f"seeds is {seeds}: at least 2 are needed for an interval", seeds)
+        raise must_be("seeds", "at least 2, which an interval needs", seeds)
     make = policy or (lambda world: DelayedUCB(world.dim, Bernoulli()))
     rounds = min(rounds, math.ceil(asked.decisions))
     settings = _settings(asked, rounds / asked.period)
@@ -454,7 +452,7 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
 
     if gained(_WIDEST) < lift:
         message = f"a lift of {lift:.0%} on {base:.0%}: the best of {actions} actions cannot bring"
-        raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; give a smaller lift", lift)
+        raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; pass a smaller lift", lift)
     length = float(brentq(lambda length: gained(length) - lift, 0.0, _WIDEST))
     return _intercept(base, length), length
 
@@ -567,12 +565,12 @@ def seen_in(log: DecisionLog) -> dict[str, Any]:
     """
     if not isinstance(log.family, Bernoulli):
         message = f"the journal has rewards of {log.family}: a plan is for rewards of 0 or 1"
-        raise InvalidInput(f"{message}; give --rate, --delay and --reward-share", None)
+        raise InvalidInput(f"{message}; pass --rate, --delay and --reward-share instead", None)
     table = log.table().live()
     span = float(np.ptp(table.made)) / 1e6 if len(table) else 0.0
     if span <= 0.0:
         message = f"the rate cannot be estimated from {len(table)} decisions: wait for more"
-        raise NotEvaluable(f"{message}, or give --rate, --delay and --reward-share")
+        raise NotEvaluable(f"{message}, or pass --rate, --delay and --reward-share")
     held = table.select(table.in_group(_HOLDOUT))
     base, group = (held, _HOLDOUT) if len(held) else (table, "all")
     window = table.rewards.window_us

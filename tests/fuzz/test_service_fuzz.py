@@ -101,7 +101,7 @@ SAID = {
     "rewards are dated before their decision",
     "rewards are dated in the future",
     "rewards are invalid",
-    "rewards came after the retention",
+    "rewards arrived after the retention",
     "rewards contradict an earlier value",
     "rewards name an unknown decision",
     "records were erased or retracted: folding again",

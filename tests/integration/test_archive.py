@@ -171,7 +171,7 @@ def test_nothing_that_is_not_archived_is_trimmed(
     assert "no records of" in run(capsys, *arguments, "--archived", folder)
     assert "dropped, up to" in run(capsys, *arguments)
     assert "but not all of it was archived" in run(capsys, "archive", named, folder, code=2)
-    with pytest.raises(InvalidInput, match="the records between are in neither"):
+    with pytest.raises(InvalidInput, match="the records in between are in neither"):
         rebuilt(used, folder)
 
 

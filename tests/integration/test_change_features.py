@@ -347,7 +347,7 @@ def test_without_contexts_features_stay_as_they_are() -> None:
             open_bandit(journal, after, contexts=contexts)
     grown = open_bandit(journal, BASE.with_actions(["none"]), contexts=False)
     assert grown.pending.count == 1
-    with pytest.raises(InvalidInput, match="contexts is 'no': True or False was expected"):
+    with pytest.raises(InvalidInput, match="`contexts` must be True or False, got 'no'"):
         open_bandit(journal, BASE, contexts="no")
 
 
@@ -369,7 +369,7 @@ def test_a_model_for_other_features_is_refused() -> None:
     ours, theirs = policy.bound_to(before), policy.bound_to(after)
     model = Fold(theirs, Explicit()).export_model(5)
     assert PublishedModel.read(model.write()).model(theirs).n == 0
-    with pytest.raises(JournalMismatch, match="learned with other features"):
+    with pytest.raises(JournalMismatch, match="learned with different features"):
         model.model(ours)
 
 

@@ -83,7 +83,7 @@ def test_the_plan_says_what_changes(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "warning  features of offers: field added: member Flag()" in capsys.readouterr().out
     config(tmp_path, AFTER.replace("renamed={'call': 'phone'}, ", ""))
     assert main(["features", "diff", file]) == 0
-    assert "decisions have no row and are not learned from: unknown action" in (
+    assert "decisions have no row, so learners ignore them: unknown action" in (
         capsys.readouterr().out
     )
 

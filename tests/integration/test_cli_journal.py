@@ -99,7 +99,7 @@ class TestCommand:
                 assert "not a journal of belated" in complaint(
                     capsys, *command, f"sqlite:///{path}"
                 )
-        assert "no bandit 'x'; it holds 'offers'" in complaint(
+        assert "no bandit 'x'; known bandits: 'offers'" in complaint(
             capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
         assert "7d, 12h" in complaint(capsys, "verify", journal, "--window", "7 days")
@@ -108,7 +108,7 @@ class TestCommand:
         assert "shorter" in complaint(
             capsys, "verify", journal, "--window", "2d", "--retention", "1d"
         )
-        assert "the id is empty" in complaint(capsys, "show", "", journal)
+        assert "the id must be text" in complaint(capsys, "show", "", journal)
         assert "required" in complaint(capsys, "show")
         assert "invalid choice" in complaint(capsys, "nonsense")
         assert "already exists" in complaint(capsys, "export", journal, "-o", str(journal))

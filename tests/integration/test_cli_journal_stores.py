@@ -191,7 +191,7 @@ def test_which_bandit_must_be_said_where_there_are_several(
     bandits = json.loads(said(capsys, "inspect", address, "--json"))["bandits"]
     assert {"a second one", used.journal.bandit} <= {one["bandit"] for one in bandits}
     assert main(["journal", "verify", f"{address}?bandit=nobody"]) == 2
-    assert "has no bandit 'nobody'; it holds '" in capsys.readouterr().err
+    assert "has no bandit 'nobody'; known bandits: '" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "dsjson"])

@@ -105,7 +105,7 @@ def verified(
     return report
 
 
-def test_what_was_trimmed_still_counts(
+def test_trimmed_records_still_count(
     used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For a bandit that stays open, one that loads its snapshot, and one without a snapshot."""
@@ -285,7 +285,7 @@ def test_a_trimmed_journal_is_exported_and_not_imported(
     assert "that had been trimmed" in refused
 
 
-def test_a_learner_beside_which_a_journal_is_trimmed(
+def test_trimming_while_a_learner_runs(
     used: Bandit,
     store: Store,
     bandit: str,

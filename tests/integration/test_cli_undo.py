@@ -101,7 +101,7 @@ def test_what_cannot_be_retracted_is_refused(
         "must be before": ["--from", later, "--to", "2026-01-01T00:00Z"],
         "rewards of the future": ["--from", "2026-01-01T00:00Z", "--to", later],
         "has no time zone": ["--from", "2026-01-01", "--to", later],
-        "ISO 8601 was expected": ["--from", "yesterday", "--to", later],
+        "must be ISO 8601 text": ["--from", "yesterday", "--to", later],
     }
     for message, span in wrong.items():
         assert message in command.complaint(capsys, "retract", named, *rest, *span)
@@ -266,7 +266,7 @@ def holds(place: Path, data: bytes) -> bool:
     return any(data in one.read_bytes() for one in files)
 
 
-def test_of_what_was_erased_no_byte_is_left(
+def test_erased_decisions_leave_no_bytes(
     store: Store,
     address: str,
     named: str,

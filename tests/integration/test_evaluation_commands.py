@@ -109,7 +109,7 @@ def test_a_refusal_says_what_to_do(address: str, capsys: pytest.CaptureFixture[s
 def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As text and as JSON."""
     text = told(capsys, "evaluate", address, "--delays", "--ahead", "12h")
-    assert "half have come" in text
+    assert "half have arrived" in text
     assert "to come within 12 h" in text
     found = json.loads(told(capsys, "evaluate", address, "--delays", "--json"))
     assert 0 < found["delays"]["p50"] < 30 * 3600

@@ -92,10 +92,10 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "rewards left out": Python(
         "Bandit(policy=policy)",
-        ("rewards is missing", "ConversionsOnly('7d')"),
+        ("`rewards` is missing", "ConversionsOnly('7d')"),
     ),
     "window in words": Python('ConversionsOnly("7 days")', ("'7 days'", "7d, 12h, 30m or 45s")),
-    "window as a number": Python("ConversionsOnly(7)", ("window is 7", "'7d'")),
+    "window as a number": Python("ConversionsOnly(7)", ("got 7", "'7d'")),
     "journal as a file name": Python(
         'Bandit(policy=policy, rewards=week, journal="offers.db")', ("'sqlite:///offers.db'",)
     ),
@@ -105,22 +105,23 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "clock in seconds": Python(
         "Bandit(policy=policy, rewards=week, clock=lambda: 1794830400.5)",
-        ("clock returned 1794830400.5", "time.time_ns() // 1000"),
+        ("`clock` returned 1794830400.5", "time.time_ns() // 1000"),
     ),
     "clock that returns floats later": Python(
         "for _ in range(2): ticking.decide(rows=[[1.0, 0.0], [0.0, 1.0]])",
-        ("clock returned", "whole microseconds"),
+        ("`clock` returned", "whole microseconds"),
     ),
     "too many coefficients": Python(
         "Bandit(Hashed(100_000), rewards=week)",
         ("100,000 coefficients", "75 GiB", "Hashed(4096)", "PerArm"),
     ),
     "clock_skew as a number": Python(
-        "Bandit(policy=policy, rewards=week, clock_skew=300)", ("clock_skew is 300", "'7d'")
+        "Bandit(policy=policy, rewards=week, clock_skew=300)",
+        ("`clock_skew` must be a duration", "got 300", "'7d'"),
     ),
     "unit of retention": Python(
         "Bandit(policy=policy, rewards=week, retention=30)",
-        ("retention is 30",),
+        ("`retention` must be a duration", "got 30"),
     ),
     # --- Python: deciding
     "misspelled field": Python(
@@ -131,7 +132,8 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         'bandit.decide({"age": 41})', ("'country' of the context is missing", "None in Python")
     ),
     "Series as a context": Python(
-        "bandit.decide(frame.iloc[0])", ("is a Series: a mapping", "pass context.to_dict()")
+        "bandit.decide(frame.iloc[0])",
+        ("must be a mapping", "got a Series", "pass context.to_dict()"),
     ),
     "fields as keywords": Python(
         "bandit.decide(age=41)", ("no argument 'age'", "pass decide({'age': 41})")
@@ -140,10 +142,11 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         'bandit.decide({"age": NOW, "country": "AT"})', ("'age'", "Datetime('Europe/Vienna')")
     ),
     "text for a number": Python(
-        'bandit.decide({"age": "old", "country": "AT"})', ("'old'", "a number was expected")
+        'bandit.decide({"age": "old", "country": "AT"})', ("'old'", "must be a number or None")
     ),
     "list for a category": Python(
-        'bandit.decide({"age": 41, "country": ["AT"]})', ("['AT']", "text or a whole number")
+        'bandit.decide({"age": 41, "country": ["AT"]})',
+        ("['AT']", "must be text, a whole number or None"),
     ),
     "unlisted action": Python(
         'bandit.decide(CONTEXT, ["green"])',
@@ -157,10 +160,12 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "one row alone": Python("rows.decide(rows=[1.0, 0.0])", ("pass a list of rows",)),
     "rows of another width": Python(
         "rows.decide(rows=[[1.0, 2.0, 3.0]])",
-        ("3 features", "expected 2"),
+        ("must have 2 numbers per row", "got 3"),
     ),
     "NaN in a row": Python('rows.decide(rows=[[float("nan"), 1.0]])', ("[0, 0] is nan", "finite")),
-    "id as a number": Python("rows.decide(rows=[[1.0, 0.0]], id=17)", ("the id is 17", "'17'")),
+    "id as a number": Python(
+        "rows.decide(rows=[[1.0, 0.0]], id=17)", ("the id must be text", "got 17", "'17'")
+    ),
     "id used for another context": Python(
         'bandit.decide(CONTEXT, id="a"); bandit.decide({"age": 80, "country": "DE"}, id="a")',
         ("the id 'a' was used for another decision",),
@@ -178,7 +183,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     ),
     "reward before its decision": Python(
         "bandit.observe(bandit.decide(CONTEXT), 1.0, at=NOW - HOUR)",
-        ("before its decision at", "with the time zone"),
+        ("before its decision at", "with its time zone"),
     ),
     "second, different reward": Python(
         'id = bandit.decide(CONTEXT); bandit.observe(id, 1.0); bandit.observe(id, 0.0)',
@@ -191,20 +196,22 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "time in seconds": Python(
         'bandit.observe("order-1", 1.0, at=1794830400)', ("looks like seconds", "fromtimestamp")
     ),
-    "id of None": Python("bandit.observe(None, 1.0)", ("the id is None", "decision.id")),
+    "id of None": Python(
+        "bandit.observe(None, 1.0)", ("the id must be text", "got None", "decision.id")
+    ),
     "bandit that was closed": Python(
         'rows.close(); rows.observe("order-1", 1.0)', ("closed", "accepts no events")
     ),
     # --- client
     "URL without a scheme": Python(
-        'Client("localhost:8080", bandit="offers")', ("write 'http://localhost:8080'",)
+        'Client("localhost:8080", bandit="offers")', ("pass 'http://localhost:8080'",)
     ),
     "URL that ends in /v1": Python(
-        'Client("http://localhost:8080/v1/", bandit="offers")', ("write 'http://localhost:8080'",)
+        'Client("http://localhost:8080/v1/", bandit="offers")', ("pass 'http://localhost:8080'",)
     ),
     "https to an http port": Python(
         'with Client(url.replace("http", "https"), bandit="offers") as other: other.state()',
-        ("answers without TLS", "use http://127.0.0.1"),
+        ("responds without TLS", "use http://127.0.0.1"),
     ),
     "service that is down": Python(
         'with Client("http://127.0.0.1:9", bandit="offers", retries=0) as other: other.state()',
@@ -304,7 +311,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "journal that is not there": Cli("report sqlite:///none.db", ("no such file",)),
     "unknown bandit of a journal": Cli(
         "report sqlite:///offers.db?bandit=ofers",
-        ("no bandit 'ofers'; it holds 'offers', 'prices'",),
+        ("no bandit 'ofers'; known bandits: 'offers', 'prices'",),
     ),
     "several bandits": Cli("report offers.db", ("'offers', 'prices'", "add ?bandit=NAME")),
     "unknown bandit of a configuration": Cli(

@@ -107,7 +107,7 @@ ATTACKS: list[Callable[[np.random.Generator, list[Row]], list[Row]]] = [
 ]  # fmt: skip
 
 
-def test_every_forgery_is_found_by_the_head(
+def test_every_forgery_is_detected_by_the_head(
     store: Store, address: str, bandit: str, full: bool
 ) -> None:
     """An unchanged journal is never reported, even after it has grown."""

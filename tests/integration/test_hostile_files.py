@@ -34,18 +34,18 @@ def exported(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("propensity", 0.0, "propensity is 0.0: expected a probability above 0 and at most 1"),
-        ("propensity", -1.0, "propensity is -1.0"),
-        ("propensity", 1.5, "propensity is 1.5"),
-        ("overall", 2.0, "overall is 2.0: expected a probability"),
+        ("propensity", 0.0, "`propensity` must be a probability above 0 and at most 1, got 0.0"),
+        ("propensity", -1.0, "at most 1, got -1.0"),
+        ("propensity", 1.5, "at most 1, got 1.5"),
+        ("overall", 2.0, "`overall` must be a probability above 0 and at most 1, got 2.0"),
         ("x", [1e38, -1e38], "a row must hold finite numbers of at most 1e+08"),
-        ("x", [1.0, 2.0, 3.0], "one row of 2 numbers was expected"),
-        ("mean", 1e308, "mean is 1e+308"),
-        ("index", -1, "index is -1"),
-        ("index", 1 << 62, "index is"),
-        ("model", -1, "model is -1"),
-        ("at", 1 << 62, "at is"),
-        ("id", "", "id is empty"),
+        ("x", [1.0, 2.0, 3.0], "must be a row of 2 numbers"),
+        ("mean", 1e308, "`mean` must be from -1e+12 to 1e+12, got 1e+308"),
+        ("index", -1, "`index` must be from 0 to 2147483647, got -1"),
+        ("index", 1 << 62, "`index` must be"),
+        ("model", -1, "`model` must be"),
+        ("at", 1 << 62, "`at` must be"),
+        ("id", "", "id must be text of 1 to 128 bytes"),
         ("id", "x" * 5_000, "is too long"),
     ],
 )
@@ -70,12 +70,12 @@ def test_import_refuses_values_that_no_bandit_writes(
     [
         (
             {"p": [1.5, -0.5]},
-            "p of action 0 must be a probability, above 0 for the chosen action; got -0.5",
+            "`p` of action 0 must be a probability, and above 0 for the chosen action; got -0.5",
         ),
-        ({"p": [0.0, 1.0]}, "p of action 1 must be a probability"),
-        ({"_labelIndex": 7}, "_labelIndex must be from 0 to 1; got 7"),
-        ({"_label_cost": 1e300}, "_label_cost must be from -1e+09 to 1e+09; got -1e+300"),
-        ({"pdrop": 1.0}, "pdrop must be at least 0 and below 1; got 1.0"),
+        ({"p": [0.0, 1.0]}, "`p` of action 1 must be a probability"),
+        ({"_labelIndex": 7}, "`_labelIndex` must be from 0 to 1, got 7"),
+        ({"_label_cost": 1e300}, "`_label_cost` must be from -1e+09 to 1e+09, got -1e+300"),
+        ({"pdrop": 1.0}, "`pdrop` must be at least 0 and less than 1, got 1.0"),
     ],
 )
 def test_import_refuses_logs_with_impossible_numbers(
@@ -110,7 +110,7 @@ def test_import_refuses_arrays_with_impossible_probabilities(
     source = str(tmp_path / "log.npz")
     into = f"sqlite:///{tmp_path}/new.db"
     assert main(["journal", "import", source, into, "--format", "obp"]) == 2
-    message = "pi_b of action 0 must be a probability, above 0 for the chosen action; got 1.5"
+    message = "`pi_b` of action 0 must be a probability, and above 0 for the chosen action; got 1.5"
     assert f"{source}, decision 1: {message}" in capsys.readouterr().err
 
 

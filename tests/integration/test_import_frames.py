@@ -75,7 +75,7 @@ def test_what_is_missing_is_said_in_flags(
     assert main([*command, *into]) == 2
     assert "add --rewards \"ConversionsOnly('7d')\"" in capsys.readouterr().err
     assert main([*command, *into, "--rewards", "Explicit()"]) == 2
-    assert "the frame has no such column" in capsys.readouterr().err
+    assert "the data frame has only the columns" in capsys.readouterr().err
     frame.assign(decided_at=frame["decided_at"].dt.tz_localize(None)).to_parquet(file)
     assert main([*command, *into, "--rewards", "Explicit()", "--reward", "revenue"]) == 2
     assert "have no time zone" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_an_error_of_delivery_reaches_the_caller(kafka: KafkaCluster, opened: Ka
         opened.append([Void("a", 1)])
 
 
-def test_a_broker_that_is_away_is_unavailable(dsn: str) -> None:
+def test_unreachable_broker_is_unavailable(dsn: str) -> None:
     """Within the timeout; nothing is acknowledged."""
     with pytest.raises(JournalUnavailable):
         KafkaJournal("127.0.0.1:1", shelf=dsn, bandit="nowhere", wait=0.5)

@@ -157,7 +157,7 @@ def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: B
         one.close()
 
 
-def test_one_that_was_cut_off_can_neither_publish_nor_save(
+def test_superseded_learner_can_neither_publish_nor_save(
     store: Store, bandit: str, writer: Bandit
 ) -> None:
     """It stands by after its next step, and starts from the snapshot when it leads again."""

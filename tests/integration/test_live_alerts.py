@@ -358,7 +358,7 @@ def test_a_learner_that_is_killed(stage: Stage) -> None:
     assert until(prometheus, DEAD, lambda: decide(http, "offers")) == DEAD
 
 
-def test_a_learner_behind_a_slow_line_and_a_decider_of_another_policy(stage: Stage) -> None:
+def test_learner_behind_slow_connection_and_decider_with_different_policy(stage: Stage) -> None:
     """It cannot read as fast as others write; the other decider cannot use its models."""
     gate = Slow(stage.server.port, 40_000)
     dsn = stage.server.dsn.replace(str(stage.server.port), str(gate.port))

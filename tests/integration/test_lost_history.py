@@ -96,7 +96,7 @@ def until_published(learner: LearningService, journal: Journal, seen: Publicatio
         assert time.monotonic() < deadline
 
 
-def test_cut_and_replaced_tails_under_a_live_learner(
+def test_truncated_and_replaced_tails_under_a_running_learner(
     store: Store,
     bandit: str,
     journal: Journal,
@@ -137,7 +137,7 @@ def test_cut_and_replaced_tails_under_a_live_learner(
     learner.close()
 
 
-def test_a_bandit_starts_anew(store: Store, bandit: str, meddler: Forger, journal: Journal) -> None:
+def test_bandit_rebuilds(store: Store, bandit: str, meddler: Forger, journal: Journal) -> None:
     """With a warning; the call that detected the change succeeds."""
     with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as made:
         made.save()
@@ -254,7 +254,7 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
         bandit.decide(rows=np.eye(2))
 
 
-def test_a_journal_that_is_away_while_a_bandit_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_is_unavailable_during_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions do not need it: the bandit is behind, and catches up later."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)

@@ -109,7 +109,7 @@ def test_a_full_disk_takes_nothing_of_a_batch(
         assert_whole(live, 301)
 
 
-def test_a_server_that_a_full_disk_has_stopped(
+def test_server_stopped_by_full_disk_recovers(
     narrow: PostgresServer, disk: SmallDisk, bandit: str
 ) -> None:
     """It stops when its own log has no space; after a restart with free space, everything works."""
@@ -199,7 +199,7 @@ def play(bandit: Bandit, rounds: int) -> list[str]:
     return ids
 
 
-def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
+def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
     """It names the position each time, folds nothing after it, and continues after the repair."""
     with opened(dsn, bandit) as writer, opened(dsn, bandit) as reader:
         before = play(writer, 3)
@@ -226,7 +226,7 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
         assert_whole(reader, 24)
 
 
-def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> None:
+def test_snapshot_with_flipped_bit_is_rebuilt(dsn: str, bandit: str) -> None:
     """Whichever piece it is in, the state is the same, and the next opening finds a good one."""
     with opened(dsn, bandit) as live:
         play(live, 20)

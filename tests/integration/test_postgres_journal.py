@@ -126,7 +126,7 @@ def test_a_name_or_address_that_is_none_is_refused(dsn: str) -> None:
         ({"synchronous_commit": "local"}, "synchronous_commit = local"),
     ],
 )
-def test_an_unsafe_server_is_refused(
+def test_unsafe_server_settings_are_refused(
     start_postgres: StartPostgres, settings: dict[str, str], complaint: str
 ) -> None:
     """The error names the setting, and the required value."""
@@ -334,7 +334,7 @@ def test_large_rows_survive(dsn: str, bandit: str) -> None:
         assert [record.event for record in journal.read(0, 0, 1000)] == events
 
 
-def test_statements_that_were_deallocated_are_prepared_anew(dsn: str, bandit: str) -> None:
+def test_deallocated_statements_are_prepared_again(dsn: str, bandit: str) -> None:
     """As psycopg does with all of them after a rollback: appends still work."""
     with filled(dsn, bandit) as journal:
         journal._session._run(lambda connection: connection.execute("DEALLOCATE ALL"))

@@ -75,7 +75,7 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
         reader.execute("DROP TABLE naive")
 
 
-def test_a_reader_of_the_journal_passes_over_nothing(dsn: str, bandit: str) -> None:
+def test_journal_reader_skips_nothing(dsn: str, bandit: str) -> None:
     """The later transaction waits for the earlier, and the reader sees both."""
     with (
         PostgresJournal(dsn, bandit=bandit) as quick,
@@ -238,7 +238,7 @@ PARTITIONS = 4
 
 
 @pytest.mark.parametrize("size", ["default", "full"])
-def test_no_reader_skips_what_many_write(dsn: str, bandit: str, full: bool, size: str) -> None:
+def test_readers_skip_no_concurrent_writes(dsn: str, bandit: str, full: bool, size: str) -> None:
     """Writers with pauses, concurrent readers: each sees every event once, in one order."""
     if size == "full" and not full:
         pytest.skip("10^6 appends by 32 writers: with --full")

@@ -105,7 +105,7 @@ def proxy(postgres: PostgresServer) -> Iterator[LossyProxy]:
 # --- connections that break --------------------------------------------------------------------
 
 
-def test_a_connection_that_was_lost_is_opened_anew(dsn: str, bandit: str) -> None:
+def test_lost_connection_is_reopened(dsn: str, bandit: str) -> None:
     """Every call succeeds although the server has closed the connection meanwhile."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         calls: list[Callable[[], object]] = [
@@ -139,7 +139,7 @@ def test_an_append_whose_backend_is_killed_is_there_once(dsn: str, bandit: str) 
         assert [r.event for r in journal.read(0, 0, 9)] == [Void("a", 1), Void("b", 1)]
 
 
-def test_an_append_whose_answer_is_lost_is_there_once(
+def test_append_with_lost_response_is_stored_once(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
     """It was committed before the connection broke: the positions are the same."""
@@ -226,7 +226,7 @@ def test_a_server_that_hangs_is_given_up(dsn: str, bandit: str) -> None:
         os.kill(process, signal.SIGSTOP)
         try:
             start = time.monotonic()
-            with pytest.raises(JournalUnavailable, match="not answered"):
+            with pytest.raises(JournalUnavailable, match="not responded"):
                 journal.append([Void("b", 1)])
             assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
             # Another connection takes its place. (The stopped one holds no lock yet.)

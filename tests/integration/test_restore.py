@@ -100,7 +100,7 @@ def lose_registration(dsn: str, bandit: str) -> None:
         connection.execute("DELETE FROM belated.cell WHERE name = %s", named)
 
 
-def test_a_bandit_that_a_restore_lost_never_writes_into_the_journal_of_another(
+def test_bandit_lost_by_a_restore_never_writes_to_another_journal(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """Its next append fails and writes nothing; the one after registers the bandit again."""

@@ -116,7 +116,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
     assert again.decide(id="order-1", actions=["blue", "red"]) == first
 
 
-def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -> None:
+def test_sigterm_completes_requests_in_flight(start: Start, store: Store) -> None:
     """Everything acknowledged is in the journal, and every request gets a response."""
     service = start("serve", "--create-tables")
     service.heard("this learner leads")
@@ -159,7 +159,7 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -
     journal.close()
 
 
-def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, store: Store) -> None:
+def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, store: Store) -> None:
     """While draining it is not ready, but responds; no request is lost on any connection."""
     service = start("serve", "--create-tables", server='drain = "2s"')
     service.heard("this learner leads")

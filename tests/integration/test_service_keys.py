@@ -249,7 +249,7 @@ def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
         client.decide(rows=ROWS)
 
 
-def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer) -> None:
+def test_known_keys_work_while_database_is_unavailable(own_server: PostgresServer) -> None:
     """Authorization does not depend on it: 503 if the journal is needed, never 401."""
     key = make(open_store(own_server.dsn), "read", "decide")
     with served(Service(two(), own_server.dsn, auth="keys")) as serving:

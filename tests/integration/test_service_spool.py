@@ -126,7 +126,7 @@ def test_an_erased_subject_leaves_the_spool(world: World, gate: Gate, tmp_path: 
     assert [world.ask("GET", f"/decisions/{id}").json()["state"] for id in made] == ["erased"] * 2
 
 
-def test_a_full_spool_refuses_and_says_when_to_try_again(
+def test_full_spool_returns_retry_after(
     through: str, gate: Gate, bandit: str, tmp_path: Path
 ) -> None:
     """Nothing is stored; once the database is back, requests are accepted again."""

@@ -61,7 +61,7 @@ def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return take
 
 
-def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
+def test_file_of_another_user_is_reported_and_delays_nothing(
     store: Store,
     bandit: str,
     tmp_path: Path,

@@ -35,7 +35,7 @@ def crashed(path: Path, folder: Path) -> Path:
     return folder / path.name
 
 
-def test_damage_in_the_log_is_noticed(tmp_path: Path, full: bool) -> None:
+def test_damaged_write_ahead_log_is_detected(tmp_path: Path, full: bool) -> None:
     """Every acknowledged event is read, or the file is rejected."""
     rng, path = np.random.default_rng(7), tmp_path / "offers.db"
     noticed = 0

@@ -132,18 +132,18 @@ def said_of(mistake: str) -> str:
 def table() -> str:
     """The page of the docs."""
     lines = [
-        "# Common mistakes, and what the errors say",
+        "# Common mistakes and their error messages",
         "",
         "Every error states what is wrong, the value that caused it, and what to do. In these",
-        "examples, `bandit` takes rows of two numbers, `shop` has features with the context field",
-        "`age`, and `colors` has only actions.",
+        "examples, `bandit` accepts rows of two numbers, `shop` has the context field `age`, and",
+        "`colors` has only actions.",
         "`python -m tests.unit.mistakes > docs/reference/mistakes.md` writes this page, and a test",
         "compares it with the code.",
         "",
         "| code | error |",
         "|---|---|",
     ]
-    lines += [f"| `{mistake}` | `{said_of(mistake)}` |" for mistake in MISTAKES]
+    lines += [f"| `{mistake}` | `` {said_of(mistake)} `` |" for mistake in MISTAKES]
     return "\n".join(lines)
 
 

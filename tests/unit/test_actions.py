@@ -233,19 +233,19 @@ def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> No
         (lambda b: b.pause(""), "the name of an action"),
         (lambda b: b.pause(None), "the name of an action"),
         (lambda b: b.pause(True), "the name of an action"),
-        (lambda b: b.pause("gift", until="2001-01-01T00:00:00Z"), "after now"),
+        (lambda b: b.pause("gift", until="2001-01-01T00:00:00Z"), "must be in the future"),
         (lambda b: b.pause("gift", until="2101-01-01"), "no time zone"),
         (
             lambda b: b.pause("gift", start="2101-01-02T00:00Z", until="2101-01-01T00:00Z"),
-            "a time after the start",
+            "after the start of the pause",
         ),
         (
             lambda b: b._change_action(change="resume", action="gift", start=HOUR),
-            "resumed at once",
+            "only a pause can have a start",
         ),
         (
             lambda b: b._change_action(change="retire", action="gift", until=HOUR),
-            "only a pause has an end",
+            "only a pause can have a start",
         ),
     ],
 )

@@ -167,7 +167,7 @@ def test_rewards_of_unknown_ids_are_named_where_none_comes() -> None:
     none = np.full(1_000, -1)
     seen = honest(arrived=none, learned=none == 0, latest=-1, unmatched=950)
     (one,) = advise(seen)
-    assert "950 events are for ids that no decision has" in one.message
+    assert "950 events are for unknown decision ids" in one.message
 
 
 @pytest.mark.parametrize(("made", "warned"), [(60, False), (200, True)])
@@ -207,7 +207,7 @@ def test_rewards_that_depend_on_their_delay(sign: int) -> None:
     seen = dataclasses.replace(seen, arrived=seen.made + wait.astype(np.int64))
     (one,) = advise(seen)
     assert one.name == "dependence"
-    assert f"{'high' if sign > 0 else 'low'} rewards come late" in one.message
+    assert f"{'high' if sign > 0 else 'low'} rewards arrive late" in one.message
 
 
 def test_rows_that_explain_both_are_no_dependence() -> None:
@@ -249,7 +249,7 @@ def test_a_shorter_window_is_advised_only_if_rewards_keep_it() -> None:
     waits = (seen.arrived < 0) & (seen.age < 10 * HOUR)
     seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
     (advice,) = advise(seen)
-    assert "or a shorter window (99% of the rewards came within" in advice.message
+    assert "or a shorter window (99% of the rewards arrived within" in advice.message
     late = seen.rewarded & (np.arange(2_000) % 40 < 2) & (seen.age > 12 * HOUR)
     seen = dataclasses.replace(seen, arrived=np.where(late, seen.made + 11 * HOUR, seen.arrived))
     (advice,) = advise(seen)

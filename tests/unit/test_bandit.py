@@ -126,7 +126,7 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
     assert semantics_of(settings(rewards=silence)) == (silence, None)
     assert journal.end(0) == 2
     assert semantics_of(first) == (Explicit(timedelta(days=7)), 90 * DAY_US + 5_000_000)
-    with pytest.raises(InvalidInput, match="upgrade belated, or give options"):
+    with pytest.raises(InvalidInput, match="upgrade belated, or pass the options"):
         semantics_of(first | {"rewards": "OfALaterRelease"})
 
 

@@ -78,7 +78,7 @@ def test_a_window_far_longer_than_conversions_take_is_warned_of_once() -> None:
     """A thousand times; not if the bandit is too young to have seen slow ones."""
     clock = ManualClock()
     bandit = Bandit(policy=POLICY, rewards=ConversionsOnly("30d"), clock=clock, seed=1)
-    with pytest.warns(WindowWarning, match=r"99% of the conversions came within") as caught:
+    with pytest.warns(WindowWarning, match=r"99% of the conversions arrived within") as caught:
         clicks(bandit, clock, 1_000)
     assert len(caught) == 1
     slow = Bandit(policy=POLICY, rewards=ConversionsOnly("5m"), clock=clock, seed=1)

@@ -136,9 +136,9 @@ def test_a_bad_reward_stops_all_before_any_is_appended() -> None:
     before = bandit.journal.end(0), bandit.digest
     for bad, match in [
         ((made[1].id, 2.0), r"rewards\[1\]: the reward 2.0 is outside"),
-        ((made[1].id, "x"), r"rewards\[1\]: the reward is 'x'"),
-        ((17, 1.0), r"rewards\[1\]: .*text was expected"),
-        ({"id": "a", "value": 1.0, "revision": -1}, r"rewards\[1\]: revision is -1"),
+        ((made[1].id, "x"), r"rewards\[1\]: the reward must be .*got 'x'"),
+        ((17, 1.0), r"rewards\[1\]: .*must be text"),
+        ({"id": "a", "value": 1.0, "revision": -1}, r"rewards\[1\]: `revision` must be .*got -1"),
     ]:
         with pytest.raises(InvalidInput, match=match):
             bandit.observe_many([(made[0].id, 1.0), bad])

@@ -111,7 +111,7 @@ def test_two_rows_are_no_pair() -> None:
 
 def test_contexts_and_rows_exclude_each_other() -> None:
     """A bandit accepts one of the two."""
-    with pytest.raises(InvalidInput, match="contexts and rows are both given"):
+    with pytest.raises(InvalidInput, match="`contexts` and `rows` cannot both be passed"):
         split_requests([None], rows=[[[1.0, 0.0]]])
 
 
@@ -131,9 +131,9 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
     assert named == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
     listed = split_requests(frame(LINES), COLORS, subjects=[None, "18"])
     assert [one.subject for one in listed] == [None, "18"]
-    with pytest.raises(InvalidInput, match="subjects is 'name', but the frame has no such column"):
+    with pytest.raises(InvalidInput, match="`subjects` is 'name', but the data frame has only"):
         split_requests(lines, COLORS, subjects="name")
-    with pytest.raises(InvalidInput, match="subjects has 1 entries for 2 requests"):
+    with pytest.raises(InvalidInput, match="`subjects` has 1 entries for 2 requests"):
         split_requests(frame(LINES), COLORS, subjects=["17"])
 
 
@@ -144,12 +144,12 @@ def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
         ("rows", None, "a list of contexts or"),
         (None, None, "a list of contexts or"),
         ([{"age": 41}], ["a", "b"], "2 entries for 1 requests"),
-        ([{"age": 41}], "a", "ids is 'a': a list of decision ids"),
-        ([{"age": 41}], [17], r"ids\[0\] is 17: text was expected"),
-        ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] is None"),
+        ([{"age": 41}], "a", "`ids` must be a list of decision ids"),
+        ([{"age": 41}], [17], r"ids\[0\] must be text.*got 17"),
+        ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] must be text.*got None"),
         ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' more than once"),
         ([({"age": 41}, COLORS)], None, "remove one of them"),
-        (pd.DataFrame(LINES), "order", "no such column, only age, city"),
+        (pd.DataFrame(LINES), "order", "has only the columns age, city"),
     ],
 )
 def test_requests_that_are_refused(requests: Any, ids: Any, match: str) -> None:
@@ -195,7 +195,7 @@ def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
         ),
         ([{"id": "a"}], "has no value"),
         (pd.DataFrame({"id": ["a"], "value": [float("nan")]}), "has no value"),
-        (["a"], r"a reward is 'a': an \(id, value\) pair"),
+        (["a"], r"a reward must be an \(id, value\) pair.*got 'a'"),
         ([("a", 1.0, 3)], "pair"),
         (None, "a list of"),
     ],

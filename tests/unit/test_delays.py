@@ -162,7 +162,7 @@ def test_quantiles_rise_with_u(law: Law) -> None:
 @pytest.mark.parametrize("law", LAWS, ids=shown)
 def test_quantiles_outside_of_the_unit_interval_are_refused(law: Law, u: float) -> None:
     """1 itself is refused: no delay need be the largest."""
-    with pytest.raises(InvalidInput, match="u is"):
+    with pytest.raises(InvalidInput, match="`u` must be"):
         law.quantile([0.5, u])
 
 
@@ -234,56 +234,68 @@ def test_a_delay_beyond_all_horizons_is_never(law: Law) -> None:
 
 G = Geometric(mean=5)
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: Constant(-1), "c is -1"),
-    (lambda: Constant(1.5), "c is 1.5"),  # type: ignore[arg-type]
-    (lambda: Constant(True), "c is True"),
-    (lambda: Constant(NEVER + 1), r"c is \d+: a whole number from 0 to 2\*\*62"),
-    (lambda: Uniform(-5), "high is -5"),
-    (lambda: Geometric(mean=0), "mean is 0"),
-    (lambda: Geometric(mean=-2), "mean is -2"),
-    (lambda: Geometric(mean=math.nan), "mean is nan"),
-    (lambda: Geometric(mean=math.inf), "mean is inf"),
-    (lambda: Exponential(mean=1), "mean is 1.0: times are rounded up"),
-    (lambda: Exponential(mean=math.nan), "mean is nan"),
-    (lambda: Weibull(shape=0, scale=1), "shape is 0"),
-    (lambda: Weibull(shape=1, scale=-1), "scale is -1"),
-    (lambda: HalfNormal(scale=math.nan), "scale is nan"),
-    (lambda: Lognormal(median=0, sigma=1), "median is 0"),
-    (lambda: Lognormal(median=1, sigma=-1), "sigma is -1"),
-    (lambda: Lomax(shape=math.inf, scale=1), "shape is inf"),
-    (lambda: Lomax(shape=1, scale=0), "scale is 0"),
-    (lambda: Mixture(never=1, base=G), "never is 1"),
-    (lambda: Mixture(never=-0.1, base=G), "never is -0.1"),
-    (lambda: Mixture(never=math.nan, base=G), "never is nan"),
-    (lambda: Mixture(never="some", base=G), "never is 'some'"),  # type: ignore[arg-type]
-    (lambda: Mixture(never=0.3, base=Batched(5)), "base is Batched"),  # type: ignore[arg-type]
-    (lambda: Empirical([]), r"samples has shape \(0,\)"),
-    (lambda: Empirical([[1, 2]]), r"samples has shape \(1, 2\)"),
-    (lambda: Empirical([1, -2]), r"samples\[1\] is -2.0"),
-    (lambda: Empirical([1, math.nan]), r"samples\[1\] is nan"),
-    (lambda: Empirical("many"), "samples is not a list"),
-    (lambda: LazyMarkov(1, base=G), "rho is 1"),
-    (lambda: LazyMarkov(1.1, base=G), "rho is 1.1"),
-    (lambda: LazyMarkov(0.5, base=None), "base is None"),  # type: ignore[arg-type]
-    (lambda: BlockDependent(G, length=0), "length is 0"),
-    (lambda: BlockDependent(5, length=1), "base is 5"),  # type: ignore[arg-type]
-    (lambda: Batched(0), "period is 0"),
-    (lambda: Batched(10, offset=10), "offset is 10: it must be less than the period of 10"),
-    (lambda: Batched(10, offset=-1), "offset is -1"),
-    (lambda: FiniteChain([[0.5, 0.4], [0.5, 0.5]], values=[0, 1]), "row 0 of .* sums to 0.9"),
-    (lambda: FiniteChain([[1.5, -0.5], [0.5, 0.5]], values=[0, 1]), r"transition\[0, 0\] is 1.5"),
-    (lambda: FiniteChain([[1, 0], [math.nan, 1]], values=[0, 1]), r"transition\[1, 0\] is nan"),
-    (lambda: FiniteChain([0.5, 0.5], values=[0, 1]), r"transition has shape \(2,\)"),
-    (lambda: FiniteChain([[0.5, 0.5]], values=[0, 1]), r"transition has shape \(1, 2\)"),
-    (lambda: FiniteChain([[1], [1, 0]], values=[0, 1]), "transition is not a matrix"),
+    (lambda: Constant(-1), "`c` must be .*got -1"),
+    (lambda: Constant(1.5), "`c` must be .*got 1.5"),  # type: ignore[arg-type]
+    (lambda: Constant(True), "`c` must be .*got True"),
+    (lambda: Constant(NEVER + 1), r"`c` must be a whole number from 0 to 2\*\*62"),
+    (lambda: Uniform(-5), "`high` must be .*got -5"),
+    (lambda: Geometric(mean=0), "`mean` must be .*got 0"),
+    (lambda: Geometric(mean=-2), "`mean` must be .*got -2"),
+    (lambda: Geometric(mean=math.nan), "`mean` must be .*got nan"),
+    (lambda: Geometric(mean=math.inf), "`mean` must be .*got inf"),
+    (lambda: Exponential(mean=1), "`mean` must be .*got 1.0"),
+    (lambda: Exponential(mean=math.nan), "`mean` must be .*got nan"),
+    (lambda: Weibull(shape=0, scale=1), "`shape` must be .*got 0"),
+    (lambda: Weibull(shape=1, scale=-1), "`scale` must be .*got -1"),
+    (lambda: HalfNormal(scale=math.nan), "`scale` must be .*got nan"),
+    (lambda: Lognormal(median=0, sigma=1), "`median` must be .*got 0"),
+    (lambda: Lognormal(median=1, sigma=-1), "`sigma` must be .*got -1"),
+    (lambda: Lomax(shape=math.inf, scale=1), "`shape` must be .*got inf"),
+    (lambda: Lomax(shape=1, scale=0), "`scale` must be .*got 0"),
+    (lambda: Mixture(never=1, base=G), "`never` must be .*got 1"),
+    (lambda: Mixture(never=-0.1, base=G), "`never` must be .*got -0.1"),
+    (lambda: Mixture(never=math.nan, base=G), "`never` must be .*got nan"),
+    (lambda: Mixture(never="some", base=G), "`never` must be .*got 'some'"),  # type: ignore[arg-type]
+    (lambda: Mixture(never=0.3, base=Batched(5)), "`base` must be .*got Batched"),  # type: ignore[arg-type]
+    (lambda: Empirical([]), r"`samples` must be .*got shape \(0,\)"),
+    (lambda: Empirical([[1, 2]]), r"`samples` must be .*got shape \(1, 2\)"),
+    (lambda: Empirical([1, -2]), r"`samples\[1\]` must be .*got -2.0"),
+    (lambda: Empirical([1, math.nan]), r"`samples\[1\]` must be .*got nan"),
+    (lambda: Empirical("many"), "`samples` must be a list of numbers"),
+    (lambda: LazyMarkov(1, base=G), "`rho` must be .*got 1"),
+    (lambda: LazyMarkov(1.1, base=G), "`rho` must be .*got 1.1"),
+    (lambda: LazyMarkov(0.5, base=None), "`base` must be .*got None"),  # type: ignore[arg-type]
+    (lambda: BlockDependent(G, length=0), "`length` must be .*got 0"),
+    (lambda: BlockDependent(5, length=1), "`base` must be .*got 5"),  # type: ignore[arg-type]
+    (lambda: Batched(0), "`period` must be .*got 0"),
+    (lambda: Batched(10, offset=10), "`offset` must be .*got 10"),
+    (lambda: Batched(10, offset=-1), "`offset` must be .*got -1"),
+    (
+        lambda: FiniteChain([[0.5, 0.4], [0.5, 0.5]], values=[0, 1]),
+        "row 0 of .* must sum to 1, got 0.9",
+    ),
+    (
+        lambda: FiniteChain([[1.5, -0.5], [0.5, 0.5]], values=[0, 1]),
+        r"`transition\[0, 0\]` must be .*got 1.5",
+    ),
+    (
+        lambda: FiniteChain([[1, 0], [math.nan, 1]], values=[0, 1]),
+        r"`transition\[1, 0\]` must be .*got nan",
+    ),
+    (lambda: FiniteChain([0.5, 0.5], values=[0, 1]), r"`transition` must be .*got shape \(2,\)"),
+    (
+        lambda: FiniteChain([[0.5, 0.5]], values=[0, 1]),
+        r"`transition` must be .*got shape \(1, 2\)",
+    ),
+    (lambda: FiniteChain([[1], [1, 0]], values=[0, 1]), "`transition` must be a matrix"),
     (lambda: FiniteChain(np.eye(2), values=[0, 1]), "transition has several stationary"),
     (lambda: FiniteChain(SWITCH, values=[0, 1, 2]), "3 values for 2 states"),
-    (lambda: FiniteChain(SWITCH, values=[0, -1]), r"values\[1\] is -1.0"),
+    (lambda: FiniteChain(SWITCH, values=[0, -1]), r"`values\[1\]` must be .*got -1.0"),
     (lambda: RegimeSwitch(SWITCH, laws=[G]), "1 laws for 2 states"),
-    (lambda: RegimeSwitch(SWITCH, laws=[G, 5]), r"laws\[1\] is 5"),  # type: ignore[list-item]
-    (lambda: RewardDependent(zero_law=0, one_law=G), "zero_law is 0"),  # type: ignore[arg-type]
-    (lambda: RewardDependent(zero_law=G, one_law=0), "one_law is 0"),  # type: ignore[arg-type]
-    (lambda: ContextDependent(0.5), "rate is 0.5"),  # type: ignore[arg-type]
+    (lambda: RegimeSwitch(SWITCH, laws=[G, 5]), r"`laws\[1\]` must be .*got 5"),  # type: ignore[list-item]
+    (lambda: RewardDependent(zero_law=0, one_law=G), "`zero_law` must be .*got 0"),  # type: ignore[arg-type]
+    (lambda: RewardDependent(zero_law=G, one_law=0), "`one_law` must be .*got 0"),  # type: ignore[arg-type]
+    (lambda: ContextDependent(0.5), "`rate` must be .*got 0.5"),  # type: ignore[arg-type]
 ]
 
 

@@ -92,7 +92,7 @@ def test_a_round_can_cost_more_than_one() -> None:
     assert counted[1] - counted[0] == pytest.approx(600.0)
 
 
-def test_a_delay_that_is_not_whole_never_arrives() -> None:
+def test_fractional_delay_never_arrives() -> None:
     """A delay is any number of at least 0 in Section 2.2, and Algorithm 1 waits for s + D_s = t.
 
     No exponential time ever is; and of 499 rounds 493 are complete, 5 incomplete and one neither.
@@ -106,7 +106,7 @@ def test_a_delay_that_is_not_whole_never_arrives() -> None:
     assert ((s + whole <= 499) ^ (s + whole >= 500)).all()
 
 
-def test_a_delay_that_depends_on_the_reward_spoils_the_estimate() -> None:
+def test_delay_that_depends_on_the_reward_biases_the_estimate() -> None:
     """Sections 5.1 and 5.2 drop the assumption that delays say nothing of rewards.
 
     Half of the rewards are 1 and come late: of those that arrived less than .43 are.
@@ -189,7 +189,7 @@ def test_the_number_of_rewards_is_one_less_than_printed() -> None:
 @pytest.mark.parametrize(
     ("law", "times"), [(Constant(1000), 13.4), (Geometric(mean=100), 1.48)], ids=["const", "geo"]
 )
-def test_theorem_1_does_not_follow_with_all_that_is_missing(law: delays.Law, times: float) -> None:
+def test_theorem_1_does_not_follow_without_the_square_root(law: delays.Law, times: float) -> None:
     """Its statement has β_t with G_t. The proof then gives more than the theorem: 13 times as much.
 
     With √G_t, as in Algorithm 1, it gives less. G* is that of a run of 20,000 rounds.
@@ -205,7 +205,7 @@ def test_theorem_1_does_not_follow_with_all_that_is_missing(law: delays.Law, tim
     assert proof * ours < theorem
 
 
-def test_what_is_missing_is_not_scaled_with_the_noise() -> None:
+def test_missing_rewards_are_not_scaled_by_the_noise() -> None:
     """The first line of (37) has G_t within (σ̂/κ)√(…). With little noise it fails in 32 % of runs.
 
     It may in 10 %. Two orthogonal rows have arrived, W = I; 400 equal rows are out.

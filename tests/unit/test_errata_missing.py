@@ -65,7 +65,7 @@ def test_the_mean_need_not_be_counted_twice() -> None:
     assert theory.missing_stopping(Constant(100).tail, 500, delta=DELTA) == 100.0
 
 
-def test_the_proof_of_proposition_1_throws_its_gain_away() -> None:
+def test_proof_of_proposition_1_loses_its_gain() -> None:
     """Its last step replaces (j - 1)^(2+q) by (j - 1)²: 128,055 instead of 441, where 47 is true.
 
     The line before it is solved for j here, for half-normal delays of scale 50.
@@ -160,7 +160,7 @@ def test_the_scale_for_any_dependence_is_not_a_root() -> None:
     assert float(law.tail(math.ceil(theory.missing_random(law.mean, scale, q, delta=DELTA)))) == 0.0
 
 
-def test_the_bound_for_any_dependence_needs_a_whole_mean() -> None:
+def test_bound_for_any_dependence_needs_an_integer_mean() -> None:
     """Proposition 4 adds to μ what its proof adds to ⌈μ⌉: .993 for delays of 1 but for one in 100.
 
     1 is missing then, with probability .99. The library rounds the mean up.

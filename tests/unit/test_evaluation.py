@@ -76,7 +76,7 @@ def test_voided_and_dormant_decisions_are_left_out() -> None:
 
 def test_no_reward_no_curve() -> None:
     """Curves and forecasts are refused without enough rewards."""
-    with pytest.raises(InvalidInput, match="none of the 1 decisions has one"):
+    with pytest.raises(InvalidInput, match="none of the 1 decisions has a reward"):
         delay_curve(_table([0], [None]))
     with pytest.raises(InvalidInput, match="a forecast needs 20 rewards"):
         forecast(_table([0, 1], [1, None]))
@@ -220,9 +220,9 @@ def test_no_holdout_no_lift() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"value": [1.0]}, "value has 1 lines"),
+        ({"value": [1.0]}, "`value` has 1 entries"),
         ({"value": [np.nan, 1.0]}, "but no value"),
-        ({"as_of": START}, "later than as_of"),
+        ({"as_of": START}, "later than `as_of`"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(columns: Any, message: str) -> None:

@@ -172,11 +172,11 @@ def test_what_cannot_be_evaluated_says_what_to_do() -> None:
     clock = Clock()
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=150)
-    with pytest.raises(InvalidInput, match="since="):
+    with pytest.raises(InvalidInput, match="pass `since`"):
         bandit.evaluate(Greedy(2, Bernoulli()))
     with pytest.raises(InvalidInput, match="does not offer the action 'green'"):
         bandit.evaluate("green")
-    with pytest.raises(InvalidInput, match="return one probability for each"):
+    with pytest.raises(InvalidInput, match="return one probability per action"):
         bandit.evaluate(lambda rows, actions: [1.0, 1.0])
     clock = Clock()
     silent = _bandit(clock, keep_requests=0)

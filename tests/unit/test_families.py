@@ -173,7 +173,7 @@ def test_a_poisson_sample_at_700_is_finite() -> None:
 @pytest.mark.parametrize("variance", [0.0, -1.0, math.nan, math.inf, "much", None, [1.0], 1j])
 def test_a_variance_that_is_not_positive_is_refused(variance: Any) -> None:
     """Gaussian takes a finite number above 0 or "estimate"."""
-    with pytest.raises(InvalidInput, match="variance is") as caught:
+    with pytest.raises(InvalidInput, match="`variance` must be") as caught:
         Gaussian(variance)
     assert caught.value.value is variance or math.isnan(variance)
 

@@ -154,40 +154,40 @@ def test_only_per_arm_features_grow() -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Shared(context="age", action=["price"]), "context is 'age'"),
+        (lambda: Shared(context="age", action=["price"]), "`context` must be .*got 'age'"),
         (lambda: Shared(context=["age", "age"], action=["price"]), "context names 'age' twice"),
-        (lambda: Shared(context=["age", 3], action=["price"]), r"context\[1\] is 3"),  # type: ignore[list-item]
-        (lambda: Shared(context=[""], action=["price"]), r"context\[0\] is ''"),
-        (lambda: Shared(context=-1, action=["price"]), "context is -1"),
-        (lambda: Shared(context=2.0, action=["price"]), r"context is 2\.0"),  # type: ignore[arg-type]
-        (lambda: Shared(context=True, action=["price"]), "context is True"),
-        (lambda: Shared(context=None, action=["price"]), "context is None"),  # type: ignore[arg-type]
-        (lambda: Shared(context=["age"], action=[]), r"action is \[\]"),
-        (lambda: Shared(context=["age"], action=0), "action is 0"),
-        (lambda: PerArm([]), r"actions is \[\]"),
+        (lambda: Shared(context=["age", 3], action=["price"]), r"`context\[1\]` must be .*got 3"),  # type: ignore[list-item]
+        (lambda: Shared(context=[""], action=["price"]), r"`context\[0\]` must be .*got ''"),
+        (lambda: Shared(context=-1, action=["price"]), "`context` must be .*got -1"),
+        (lambda: Shared(context=2.0, action=["price"]), r"`context` must be .*got 2\.0"),  # type: ignore[arg-type]
+        (lambda: Shared(context=True, action=["price"]), "`context` must be .*got True"),
+        (lambda: Shared(context=None, action=["price"]), "`context` must be .*got None"),  # type: ignore[arg-type]
+        (lambda: Shared(context=["age"], action=[]), r"`action` is \[\]"),
+        (lambda: Shared(context=["age"], action=0), "`action` is 0"),
+        (lambda: PerArm([]), r"`actions` is \[\]"),
         (lambda: PerArm(["a", "a"]), "'a' is offered twice"),
-        (lambda: PerArm("ab"), "actions is 'ab'"),
-        (lambda: PerArm(["a"], context=[], intercept=False), r"context is \[\]"),
+        (lambda: PerArm("ab"), "`actions` must be .*got 'ab'"),
+        (lambda: PerArm(["a"], context=[], intercept=False), r"`context` is \[\]"),
         (lambda: PerArm(["a"]).with_actions(["b", "b"]), "'b' is offered twice"),
-        (lambda: PerArm(["a"]).with_actions("bc"), "actions is 'bc'"),
+        (lambda: PerArm(["a"]).with_actions("bc"), "`actions` must be .*got 'bc'"),
         (lambda: PerArm(["a"]).with_actions([None]), "None"),  # type: ignore[list-item]
-        (lambda: Hashed(0), "dim is 0"),
-        (lambda: Hashed(1), "dim is 1"),
-        (lambda: Hashed(8.0), r"dim is 8\.0"),  # type: ignore[arg-type]
-        (lambda: Hashed(8, seed=1.5), r"seed is 1\.5"),  # type: ignore[arg-type]
-        (lambda: Hashed(8, seed=True), "seed is True"),
-        (lambda: FromTransform(Fake(), name=""), "name is ''"),
-        (lambda: FromTransform(Fake(), name=7), "name is 7"),  # type: ignore[arg-type]
+        (lambda: Hashed(0), "`dim` must be .*got 0"),
+        (lambda: Hashed(1), "`dim` must be .*got 1"),
+        (lambda: Hashed(8.0), r"`dim` must be .*got 8\.0"),  # type: ignore[arg-type]
+        (lambda: Hashed(8, seed=1.5), r"`seed` must be .*got 1\.5"),  # type: ignore[arg-type]
+        (lambda: Hashed(8, seed=True), "`seed` must be .*got True"),
+        (lambda: FromTransform(Fake(), name=""), "`name` must be .*got ''"),
+        (lambda: FromTransform(Fake(), name=7), "`name` must be .*got 7"),  # type: ignore[arg-type]
         (
             lambda: FromTransform(object(), name="a"),  # type: ignore[arg-type]
-            "an object with a method transform was expected",
+            "must be an object with a `transform` method",
         ),
         (
             lambda: FromTransform(Fake(), name="a"),
             "number of columns of .* is unknown .*: pass dim=",
         ),
-        (lambda: FromTransform(Fake(), name="a", dim=0), "dim is 0"),
-        (lambda: FromTransform(Named(), name="a", dim=3), "dim is 3, but the transformer has 2"),
+        (lambda: FromTransform(Fake(), name="a", dim=0), "`dim` must be .*got 0"),
+        (lambda: FromTransform(Named(), name="a", dim=3), "`dim` must be 2, the number of columns"),
     ],
 )
 def test_features_that_make_no_sense_cannot_be_made(make: Any, named: str) -> None:
@@ -275,7 +275,7 @@ def test_hashes_and_fingerprints_are_the_same_in_every_process(hash_seed: str) -
 @pytest.mark.parametrize("record", [[1.0], "age", 3])
 def test_features_by_name_take_no_plain_sequence(features: Features, record: Any) -> None:
     """Without names there is nothing to hash or to hand over."""
-    with pytest.raises(InvalidInput, match=r"the context is .*: a mapping of names"):
+    with pytest.raises(InvalidInput, match=r"the context must be a mapping of names"):
         features.rows(record, ["a"])
-    with pytest.raises(InvalidInput, match=r"action 'a' is .*: a mapping of names"):
+    with pytest.raises(InvalidInput, match=r"action 'a' must be a mapping of names"):
         features.rows(None, {"a": record})

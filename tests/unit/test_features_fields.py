@@ -182,9 +182,9 @@ def test_times_and_vectors_in_a_sample_are_fitted() -> None:
     features = PerArm(["mail"], context=["at", "embedding"])
     expected = {"at": Datetime("UTC"), "embedding": Vector(2)}
     assert features.fit(sample).context == features.fit(pd.DataFrame(sample)).context == expected
-    with pytest.raises(InvalidInput, match=r"'embedding' in the sample is a list of 1 numbers"):
+    with pytest.raises(InvalidInput, match=r"'embedding' in the sample must have 2 numbers, got 1"):
         features.fit([sample[0], {"at": NOON, "embedding": [0.3]}])
-    with pytest.raises(InvalidInput, match=r"'at' in the sample is .* no time zone"):
+    with pytest.raises(InvalidInput, match=r"'at' in the sample is .*, which has no time zone"):
         features.fit(pd.DataFrame({"at": [datetime(2026, 11, 18)], "embedding": [[1.0]]}))
 
 
@@ -211,15 +211,15 @@ def test_unusual_values_are_counted_by_field() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Datetime("Vienna"), "zone is 'Vienna', which is not a known time zone"),
+        (lambda: Datetime("Vienna"), "`zone` is 'Vienna', which is not a known time zone"),
         (lambda: Number(0, 9, log=True), "low must be above 0"),
-        (lambda: Vector(0), "size is 0"),
-        (lambda: Vector(2, norm=0), "norm is 0"),
-        (lambda: Text(hash=1.5), "hash is 1.5"),  # type: ignore[arg-type]
-        (lambda: RandomFeatures({}, size=4), "a mapping of fields to encoders was expected"),
-        (lambda: RandomFeatures({"x": Flag()}, size=3), "an even number was expected"),
-        (lambda: RandomFeatures({"x": Flag()}, seed="a"), "seed is 'a'"),  # type: ignore[arg-type]
-        (lambda: RandomFeatures({"x": Flag()}, scale=0), "scale is 0"),
+        (lambda: Vector(0), "`size` must be .*got 0"),
+        (lambda: Vector(2, norm=0), "`norm` must be .*got 0"),
+        (lambda: Text(hash=1.5), "`hash` must be .*got 1.5"),  # type: ignore[arg-type]
+        (lambda: RandomFeatures({}, size=4), "pass a mapping of fields to encoders"),
+        (lambda: RandomFeatures({"x": Flag()}, size=3), "must be an even number"),
+        (lambda: RandomFeatures({"x": Flag()}, seed="a"), "`seed` must be .*got 'a'"),  # type: ignore[arg-type]
+        (lambda: RandomFeatures({"x": Flag()}, scale=0), "`scale` must be .*got 0"),
     ],
 )
 def test_fields_that_are_refused(make: Any, message: str) -> None:
@@ -239,23 +239,27 @@ def test_fields_that_are_refused(make: Any, message: str) -> None:
         (Datetime(), datetime(2026, 11, 18), "which has no time zone"),
         (Datetime(), np.datetime64("2026-11-18"), "which has no time zone"),
         (Datetime(), 1_700_000_000, "looks like seconds since 1970"),
-        (Datetime(), "noon", "'noon': ISO 8601 was expected"),
-        (Datetime(), [1.0], r"a datetime with its time zone was expected.*'f': Vector\(1\)"),
+        (Datetime(), "noon", "must be ISO 8601 text such as '2026-11-16T12:00:00Z', got 'noon'"),
+        (Datetime(), [1.0], r"must be a timezone-aware datetime.*'f': Vector\(1\)"),
         (Datetime("Europe/Vienna"), "9999-12-31T23:59:00Z", "between the years 2 and 9998"),
-        (Vector(2), [1.0, math.nan], "a list with nan at index 1: finite numbers"),
-        (Vector(2), [1.0, 1e9], "a list with 1000000000.0 at index 1"),
-        (Vector(2), [1.0], r"a list of 1 numbers: 2 were expected, or Vector\(1\) in the features"),
-        (Vector(2), [[1.0, 2.0]], "a list of 2 numbers was expected, or None$"),
-        (Vector(2), ["1", "2"], "a list of 2 numbers was expected, or None$"),
-        (Vector(2), [None, 1.0], "a list of 2 numbers was expected, or None$"),
-        (Vector(2), 3.0, "a list of 2 numbers was expected, or None$"),
-        (Vector(2), "red", r"a list of 2 numbers was expected, or None; .*Category\(\['red'"),
-        (Text(), "x" * 10_001, "at most 10,000 are allowed$"),
-        (Text(), ["red"], "text or a whole number was expected"),
-        (Number(0, 1), NOON, r"a number was expected.*write context=\{'f': Datetime\('Europe"),
+        (Vector(2), [1.0, math.nan], "must hold finite numbers of at most .* got nan at index 1"),
+        (Vector(2), [1.0, 1e9], "got 1000000000.0 at index 1"),
+        (
+            Vector(2),
+            [1.0],
+            r"must have 2 numbers, got 1: .* or declare Vector\(1\) in the fe",
+        ),
+        (Vector(2), [[1.0, 2.0]], r"must be a list of 2 numbers or None, got \[\[1\.0, 2\.0\]\]$"),
+        (Vector(2), ["1", "2"], r"must be a list of 2 numbers or None, got \['1', '2'\]$"),
+        (Vector(2), [None, 1.0], r"must be a list of 2 numbers or None, got \[None, 1\.0\]$"),
+        (Vector(2), 3.0, r"must be a list of 2 numbers or None, got 3\.0$"),
+        (Vector(2), "red", r"must be a list of 2 numbers or None, got 'red'; .*Category\(\['red'"),
+        (Text(), "x" * 10_001, "at most 10,000 characters, got 10,001$"),
+        (Text(), ["red"], "must be text, a whole number or None"),
+        (Number(0, 1), NOON, r"must be a number or None.*write context=\{'f': Datetime\('Europe"),
         (Number(0, 1), "2026-11-18T12:00:00Z", r"'f': Datetime\('Europe/Vienna'\), \.\.\.\}$"),
         (Number(0, 1), pd.Timestamp(NOON), r"'f': Datetime\("),
-        (Number(0, 1), [0.5, 0.5], r"a number was expected.*'f': Vector\(2\)"),
+        (Number(0, 1), [0.5, 0.5], r"must be a number or None.*'f': Vector\(2\)"),
         (Number(0, 1), np.array([0.5, 0.5]), r"'f': Vector\(2\)"),
         (Number(0, 1), "red", r"'f': Category\(\['red', \.\.\.\]\)"),
         (Category(["AT"]), NOON, r"'f': Datetime\("),
@@ -264,7 +268,7 @@ def test_fields_that_are_refused(make: Any, message: str) -> None:
 )
 def test_values_that_are_refused(field: Encoder, value: Any, message: str) -> None:
     """With the field that would do, if another one would."""
-    with pytest.raises(InvalidInput, match=f"'f' of the context is .*{message}"):
+    with pytest.raises(InvalidInput, match=f"'f' of the context .*{message}"):
         PerArm(["mail"], context={"f": field}).rows({"f": value}, ["mail"])
 
 

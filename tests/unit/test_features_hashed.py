@@ -87,8 +87,8 @@ def test_features_that_cancel_in_one_column_add_up_in_one_order() -> None:
 def test_a_value_that_cannot_be_hashed_is_refused_by_its_name(value: Any) -> None:
     """In the context and in an action's record."""
     for where, context, actions in [
-        ("'age' of the context is", {"age": value}, ["a"]),
-        ("'age' of action 'a' is", {}, {"a": {"age": value}}),
+        ("'age' of the context must be", {"age": value}, ["a"]),
+        ("'age' of action 'a' must be", {}, {"a": {"age": value}}),
     ]:
         with pytest.raises(InvalidInput, match=where) as caught:
             Hashed(8).rows(context, actions)  # type: ignore[arg-type]
@@ -124,6 +124,8 @@ def test_a_long_list_is_refused_without_writing_all_of_it() -> None:
             written += 1
             return "item"
 
-    with pytest.raises(InvalidInput, match=r"'x' of the context is \[item, item, .*\.\.\.: "):
+    with pytest.raises(
+        InvalidInput, match=r"'x' of the context must be .*, got \[item, item, .*\.\.\.$"
+    ):
         Hashed(8).rows({"x": [Item()] * 10_000}, ["a"])
     assert written <= 100

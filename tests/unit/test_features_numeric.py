@@ -95,9 +95,9 @@ def test_a_value_that_is_no_bounded_number_is_refused_by_its_name(value: Any) ->
     bad_offers = {"blue": OFFERS["blue"], "red": {"price": value, "new": True}}
     per_arm = PerArm(["blue"], context=["age", "income"])
     cases: list[tuple[str, Features, Any, Any]] = [
-        ("'income' of the context is", shared, bad_context, OFFERS),
-        ("'price' of action 'red' is", shared, good, bad_offers),
-        ("'income' of the context is", per_arm, bad_context, ["blue"]),
+        ("'income' of the context must be", shared, bad_context, OFFERS),
+        ("'price' of action 'red' must be", shared, good, bad_offers),
+        ("'income' of the context must be", per_arm, bad_context, ["blue"]),
     ]
     for where, features, context, actions in cases:
         with pytest.raises(InvalidInput, match=where) as caught:
@@ -128,20 +128,20 @@ def test_a_missing_name_is_refused_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("context", "named"),
     [
-        ([1.0], r"\[1\.0\]: 2 real numbers"),
-        ([1.0, 2.0, 3.0], r"\[1\.0, 2\.0, 3\.0\]: 2 real"),
-        ([1.0, "x"], "number 1 of the context is 'x'"),
-        ([NAN, 2.0], "number 0 of the context is nan"),
-        (np.array([1.0, INF]), "number 1 of the context is inf"),
+        ([1.0], r"2 real numbers, got \[1\.0\]"),
+        ([1.0, 2.0, 3.0], r"2 real numbers, got \[1\.0, 2\.0, 3\.0\]"),
+        ([1.0, "x"], "number 1 of the context must be .*got 'x'"),
+        ([NAN, 2.0], "number 0 of the context must be .*got nan"),
+        (np.array([1.0, INF]), "number 1 of the context must be .*got inf"),
         (np.ones((1, 2)), "array"),
         (np.array([1.0, 2.0], dtype=object), "dtype=object"),
-        ([1.0, [2.0]], r"number 1 of the context is \[2\.0\]"),
+        ([1.0, [2.0]], r"number 1 of the context must be .*got \[2\.0\]"),
         ("ab", "'ab'"),
         (3.0, r"3\.0"),
         ({1.0, 2.0}, "1.0"),
-        ({"age": 1.0}, "'age'.*no names"),
-        (None, r"\{\}: a sequence of 2 numbers"),
-        (list(range(1000)), r"\.\.\.: 2 real"),
+        ({"age": 1.0}, "no names; got .*'age'"),
+        (None, r"a sequence of 2 numbers.*got \{\}"),
+        (list(range(1000)), r"2 real numbers, got .*\.\.\.$"),
     ],
     ids=lambda value: str(value)[:12],
 )
@@ -155,16 +155,20 @@ def test_a_sequence_that_does_not_fit_is_refused_with_what_came(context: Any, na
 
 def test_an_action_without_a_record_has_no_numbers_to_share() -> None:
     """A list of ids is refused by features that read the actions."""
-    with pytest.raises(InvalidInput, match=r"actions is \['blue'\]: a mapping"):
+    with pytest.raises(InvalidInput, match=r"`actions` must be a mapping"):
         Shared(action=["price"]).rows(None, ["blue"])
-    with pytest.raises(InvalidInput, match=r"action 'red' is \[1\.0, 2\.0\]: 1 real"):
+    with pytest.raises(
+        InvalidInput, match=r"'red' must be a list of 1 real numbers, got \[1\.0, 2\.0\]"
+    ):
         Shared(action=["price"]).rows(None, {"blue": [1.0], "red": [1.0, 2.0]})
 
 
 def test_a_product_beyond_the_bound_is_refused_by_its_column() -> None:
     """Each factor may be within bounds where the product is not."""
     features = Shared(context=["age"], action=["price"])
-    with pytest.raises(InvalidInput, match="context age × action price of action 'red' is 1e") as e:
+    with pytest.raises(
+        InvalidInput, match=r"context age × action price of action 'red' must be .*got 1e"
+    ) as e:
         features.rows({"age": 1e6}, {"blue": {"price": 1.0}, "red": {"price": 1e6}})
     assert e.value.value == pytest.approx(1e12)
 

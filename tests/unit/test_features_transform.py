@@ -83,8 +83,8 @@ def test_a_transformer_that_fails_to_name_its_columns_can_still_be_used() -> Non
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        (np.zeros((2, 3)), "rows have 3 features; expected 2"),
-        (np.zeros(2), "one row of 2 numbers"),
+        (np.zeros((2, 3)), "`rows` must have 2 numbers per row .*got 3"),
+        (np.zeros(2), "a single row of 2 numbers"),
         (np.zeros((3, 2)), "3 rows for 2 records"),
         ([[0.0, 1.0], [NAN, 0.0]], r"rows\[1, 0\] is nan"),
         (Sparse(np.array([[0.0, 1.0], [1e9, 0.0]])), r"rows\[1, 0\] is 1"),

@@ -40,7 +40,7 @@ def test_one_number_of_a_large_prior_makes_another_policy() -> None:
     assert one.fingerprint == large().fingerprint
     model = Model(one.start, one.family)
     published = PublishedModel.of(model, one, positions=[0], version=0, at=0)
-    with pytest.raises(JournalMismatch, match="another policy"):
+    with pytest.raises(JournalMismatch, match="a different policy"):
         published.model(other)
 
 
@@ -57,7 +57,7 @@ DIFFERENT: dict[str, Callable[[], Any]] = {
     "an adaptive one": lambda: DelayedUCB(2, B, prior=Prior.ridge(2, "auto")),
     "a warm-up": lambda: Warmup(DelayedUCB(2, B)),
     "a longer one": lambda: Warmup(DelayedUCB(2, B), rounds=5),
-    "of another policy": lambda: Warmup(DelayedUCB(2, B, alpha=0.5), rounds=5),
+    "of a different policy": lambda: Warmup(DelayedUCB(2, B, alpha=0.5), rounds=5),
     "a list": lambda: [np.zeros(4)],
     "a list in another shape": lambda: [np.zeros((2, 2))],
     "a list of another type": lambda: [np.zeros(4, dtype=np.float32)],

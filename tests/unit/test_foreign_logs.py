@@ -58,7 +58,9 @@ def test_a_log_without_outcomes_is_refused() -> None:
 def test_what_is_no_feedback_is_refused(missing: str) -> None:
     """The error names the missing part."""
     given = {key: value for key, value in FEEDBACK.items() if key != missing}
-    with pytest.raises(InvalidInput, match=f"Open Bandit Pipeline bandit_feedback .*{missing}"):
+    with pytest.raises(
+        InvalidInput, match=f"bandit_feedback file of Open Bandit Pipeline .*{missing}"
+    ):
         list(read_obp(given))
 
 

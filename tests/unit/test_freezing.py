@@ -153,7 +153,7 @@ def test_what_is_frozen_survives_as_bytes(family: Family) -> None:
 
 
 @not_gaussian
-def test_rows_that_are_kept_are_frozen_anew_where_the_estimate_has_moved(family: Family) -> None:
+def test_stored_rows_are_frozen_again_after_the_estimate_moved(family: Family) -> None:
     """Dropped rows keep their expansion."""
     seen, X, y = filled(family, 64)
     seen.freeze(np.zeros(3), most=32)

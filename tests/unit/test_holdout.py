@@ -148,10 +148,16 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"share": 0, "baseline": "first"}, "share is 0"),
-        ({"share": True, "baseline": "first"}, "share is True"),
-        ({"share": 0.1, "baseline": 1.5}, "baseline is 1.5"),
-        ({"share": 0.1}, "baseline is missing: the name of the action to show"),
+        (
+            {"share": 0, "baseline": "first"},
+            "`share` must be a number between 0 and 1, such as 0.05, got 0",
+        ),
+        (
+            {"share": True, "baseline": "first"},
+            "`share` must be a number between 0 and 1, such as 0.05, got True",
+        ),
+        ({"share": 0.1, "baseline": 1.5}, "`baseline` is 1.5"),
+        ({"share": 0.1}, "`baseline` is missing: pass 'first', 'uniform' or the name of"),
     ],
 )
 def test_what_is_no_holdout_is_refused(wrong: Any, match: str) -> None:
@@ -160,7 +166,7 @@ def test_what_is_no_holdout_is_refused(wrong: Any, match: str) -> None:
         Holdout(**wrong)
     with pytest.raises(InvalidInput, match="pass Holdout"):
         _bandit(0.1)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="give the bandit features"):
+    with pytest.raises(InvalidInput, match="add features to the bandit"):
         _bandit(Holdout(0.1, "uniform", by="customer"))
 
 

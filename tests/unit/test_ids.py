@@ -95,7 +95,7 @@ def test_a_slot_out_of_range_is_refused(slot: int) -> None:
 @pytest.mark.parametrize("now", [-1, 2**48 * 1000])
 def test_a_time_that_does_not_fit_is_refused(now: int) -> None:
     """Before 1970, or after the 48 bits are used up."""
-    with pytest.raises(InvalidInput, match="time"):
+    with pytest.raises(InvalidInput, match="now_us"):
         new_id(now)
 
 

@@ -75,21 +75,21 @@ def test_many_entries_near_the_bound_are_taken() -> None:
 )
 def test_a_row_of_the_wrong_shape_is_refused_with_its_shape(x: Any) -> None:
     """The message says what was expected, and the error carries what came."""
-    with pytest.raises(InvalidInput, match="one row of 2 numbers") as caught:
+    with pytest.raises(InvalidInput, match=r"`x` must be a row of 2 numbers") as caught:
         as_row(x, dim=2)
     assert caught.value.value is x
 
 
 def test_a_single_number_is_no_row() -> None:
     """A scalar is refused even where rows have one entry."""
-    with pytest.raises(InvalidInput, match="one row of 1 numbers"):
+    with pytest.raises(InvalidInput, match=r"`x` must be a row of 1 numbers"):
         as_row(0.5, dim=1)
 
 
 @pytest.mark.parametrize("rows", [[1.0, 2.0], [[1.0]], [[[1.0, 2.0]]], 5.0, [], [[1.0, 2.0, 3.0]]])
 def test_a_table_of_the_wrong_shape_is_refused(rows: Any) -> None:
     """A table has two axes and the right number of columns."""
-    with pytest.raises(InvalidInput, match=r"^rows ") as caught:
+    with pytest.raises(InvalidInput, match=r"^`rows` ") as caught:
         as_rows(rows, dim=2)
     assert caught.value.value is rows
 
@@ -182,7 +182,7 @@ def test_a_bounded_number_is_a_reward(y: Any, expected: float) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e10, -2e9])
 def test_rewards_are_refused_by_index(value: float) -> None:
     """The first bad reward of many is named with its place."""
-    with pytest.raises(InvalidInput, match=r"^y\[1\] is ") as caught:
+    with pytest.raises(InvalidInput, match=r"^y\[1\] must be ") as caught:
         as_rewards([0.0, value, math.nan], 3)
     assert caught.value.value == value or math.isnan(value)
 
@@ -190,7 +190,7 @@ def test_rewards_are_refused_by_index(value: float) -> None:
 @pytest.mark.parametrize("y", [[1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0, []])
 def test_rewards_of_another_number_than_rows_are_refused(y: Any) -> None:
     """There is one reward for each row."""
-    with pytest.raises(InvalidInput, match="2 rewards were expected"):
+    with pytest.raises(InvalidInput, match="must be a list of 2 rewards"):
         as_rewards(y, 2)
 
 
@@ -208,7 +208,7 @@ def test_rewards_are_a_copy_in_float64() -> None:
 )
 def test_what_must_be_positive_is_refused_by_name(value: Any) -> None:
     """The message names the argument; a number too large for a float is refused too."""
-    with pytest.raises(InvalidInput, match=r"^ridge is") as caught:
+    with pytest.raises(InvalidInput, match=r"^`ridge` must be") as caught:
         as_positive(value, "ridge")
     assert caught.value.value is value
 
@@ -222,7 +222,7 @@ def test_a_positive_number_becomes_a_float() -> None:
 @pytest.mark.parametrize("dim", [0, -1, 1.0, 2.5, "2", None, True, np.float64(2)])
 def test_a_width_is_a_whole_number_from_one(dim: Any) -> None:
     """Booleans and floats are no widths, even where their value is whole."""
-    with pytest.raises(InvalidInput, match=r"^dim is"):
+    with pytest.raises(InvalidInput, match=r"^`dim` must be"):
         as_dim(dim)
 
 
@@ -241,7 +241,9 @@ def test_zero_is_not_negative(value: Any) -> None:
 @pytest.mark.parametrize("value", [-1e-300, -1, math.nan, math.inf, 10**400, "1", b"1", None, [1]])
 def test_what_is_negative_or_no_number_is_refused(value: Any) -> None:
     """The error names and carries it."""
-    with pytest.raises(InvalidInput, match=r"^mu is .*: a finite number of at least 0") as caught:
+    with pytest.raises(
+        InvalidInput, match=r"^`mu` must be a finite number of at least 0"
+    ) as caught:
         as_nonnegative(value, "mu")
     assert caught.value.value is value
 
@@ -255,5 +257,5 @@ def test_a_probability_is_between_its_ends(value: Any) -> None:
 @pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.1, 5, math.nan, math.inf, "0.5", None, []])
 def test_what_is_no_probability_is_refused(value: Any) -> None:
     """Nor are the ends, nor a text."""
-    with pytest.raises(InvalidInput, match=r"^delta is .*: a probability between 0 and 1"):
+    with pytest.raises(InvalidInput, match=r"^`delta` must be a probability between 0 and 1"):
         as_probability(value, "delta")

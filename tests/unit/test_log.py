@@ -295,10 +295,10 @@ def test_targets_are_given_contexts() -> None:
     ):  # fmt: skip
         _same(other.to_dict(), value)
     for wrong, said in (
-        (lambda context, names: "c", "'c', but the actions on offer"),
-        (lambda context, names: [0.5, 0.6], "one probability for each"),
-        (matrix[:5], r"shape \(5, 2\): pass 2,000 lines"),
-        (matrix * 0.5, "line 0 of the probabilities .* add up to 1"),
+        (lambda context, names: "c", "'c', but the offered actions"),
+        (lambda context, names: [0.5, 0.6], "one probability per action"),
+        (matrix[:5], r"shape \(5, 2\): pass 2,000 rows"),
+        (matrix * 0.5, "row 0 of the probabilities .* add up to 1"),
         ({"a": matrix[:, 0]}, r"no column for the actions \['b'\]"),
         ("c", "does not offer the action 'c'"),
     ):
@@ -327,7 +327,7 @@ def test_as_of_leaves_out_what_came_later() -> None:
     assert table.arrived.sum() == ((came != NEVER) & (came <= then)).sum()
     with pytest.raises(InvalidInput, match="before the first decision"):
         Log.from_frame(frame, rewards=Explicit(), as_of=START - 1)
-    with pytest.raises(NotEvaluable, match="none after since="):
+    with pytest.raises(NotEvaluable, match="none after `since`"):
         log.evaluate("b", since=then + 1)
 
 
@@ -363,24 +363,24 @@ def test_forecasts_of_a_frame_follow_a_fit() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rewards": None}, r"rewards is missing: pass ConversionsOnly\('7d'\)"),
-        ({"action": "arm"}, "action is 'arm', but the frame has no such column, only 'member'"),
+        ({"rewards": None}, r"`rewards` is missing: pass ConversionsOnly\('7d'\)"),
+        ({"action": "arm"}, "`action` is 'arm', but the data frame has only the columns 'member'"),
         ({"decided_at": [1.7e9] * 3}, "looks like seconds"),
-        ({"decided_at": [None] * 3}, "line 0 of the frame: 'decided_at' is null"),
-        ({"propensity": [0.5, 0.0, 0.5]}, r"line 1 .* 'propensity' is not above 0"),
-        ({"propensity": [0.5, None, 0.5]}, r"line 1 .* 'propensity' is not above 0"),
-        ({"propensity": [[0.5, 0.5], [1.0], [0.5, 0.5]]}, "line 1 .* not a list of 2 prob"),
-        ({"action": ["a", "c", "b"], "actions": ["a", "b"]}, r"line 1 .* not one of the actions"),
-        ({"reward": [1.0, None, None]}, r"line 1 .* 'rewarded_at' is set, but the reward is null"),
-        ({"rewarded_at": [START, None, START + HOUR]}, "line 1 .* null, but there is a reward"),
-        ({"rewarded_at": [START, START, START + HOUR]}, "line 1 .* is before the decision"),
-        ({"reward": [1.0, 7.0, 0.0], "family": Bernoulli()}, "line 1 .* is outside 0 to 1"),
-        ({"propensity": [[0.5, 0.5], [0.5, 0.6], [0.5, 0.5]]}, "line 1 .* that add up to 1"),
+        ({"decided_at": [None] * 3}, "row 0 of the data frame: 'decided_at' is null"),
+        ({"propensity": [0.5, 0.0, 0.5]}, r"row 1 .* 'propensity' is not above 0"),
+        ({"propensity": [0.5, None, 0.5]}, r"row 1 .* 'propensity' is not above 0"),
+        ({"propensity": [[0.5, 0.5], [1.0], [0.5, 0.5]]}, "row 1 .* not a list of 2 prob"),
+        ({"action": ["a", "c", "b"], "actions": ["a", "b"]}, r"row 1 .* not one of the actions"),
+        ({"reward": [1.0, None, None]}, r"row 1 .* 'rewarded_at' is set, but the reward is null"),
+        ({"rewarded_at": [START, None, START + HOUR]}, "row 1 .* null, but there is a reward"),
+        ({"rewarded_at": [START, START, START + HOUR]}, "row 1 .* is before the decision"),
+        ({"reward": [1.0, 7.0, 0.0], "family": Bernoulli()}, "row 1 .* is outside 0 to 1"),
+        ({"propensity": [[0.5, 0.5], [0.5, 0.6], [0.5, 0.5]]}, "row 1 .* that add up to 1"),
         ({"id": "action"}, "'action' contains 'b' more than once"),
         ({"reward": ["x", 1.0, 0.0]}, "'reward' must be a column of numbers"),
         (
             {"member": ["x", True, True], "features": PerArm(["a", "b"], context=["member"])},
-            "line 0 of",
+            "row 0 of",
         ),
     ],
 )
@@ -406,9 +406,11 @@ def test_rewards_that_are_known_need_no_times() -> None:
     frame = {"action": ["a", "b"], "propensity": [0.5, 0.5], "reward": [1.0, 0.0],
              "decided_at": [START, START + HOUR]}  # fmt: skip
     assert Log.from_frame(frame, rewards=Explicit()).table().delay.tolist() == [0.0, 0.0]
-    with pytest.raises(InvalidInput, match="rewarded_at is 'rewarded_at', but the frame has no"):
+    with pytest.raises(
+        InvalidInput, match="`rewarded_at` is 'rewarded_at', but the data frame has only"
+    ):
         Log.from_frame(frame | {"reward": [1.0, None]}, rewards=Explicit())
-    with pytest.raises(InvalidInput, match="the frame is empty"):
+    with pytest.raises(InvalidInput, match="the data frame is empty"):
         Log.from_frame({name: [] for name in (*frame, "rewarded_at")}, rewards=Explicit())
 
 

@@ -28,7 +28,7 @@ def test_one_that_was_not_finished_is_not_there() -> None:
         raise RuntimeError("while it is written")
     assert store.describe() == []
     with (
-        pytest.raises(InvalidInput, match=r"already holds a bandit .offers."),
+        pytest.raises(InvalidInput, match=r"already has a bandit .offers."),
         store.new_journal("offers", partitions=1),
     ):
         store.journal("offers").close()

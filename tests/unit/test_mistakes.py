@@ -26,7 +26,7 @@ def test_the_page_of_the_docs_says_the_same() -> None:
     assert PAGE.read_text(encoding="utf-8") == table() + "\n"
 
 
-def test_a_decision_stands_for_its_id() -> None:
+def test_decision_is_accepted_in_place_of_its_id() -> None:
     """Wherever an id is meant."""
     one = bandit()
     first, second, third = (one.decide(rows=ROWS) for _ in range(3))

@@ -192,8 +192,8 @@ def test_a_module_is_loaded_by_its_name(shop: str) -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ('"shop.policies"', "a list of modules in quotes was expected, not 'shop.policies'"),
-        ("[3]", "a string in quotes was expected, not 3"),
+        ('"shop.policies"', "expected a list of modules in quotes, got 'shop.policies'"),
+        ("[3]", "expected a string in quotes, got 3"),
         ('["no.such"]', "the module 'no.such' cannot be imported (ModuleNotFoundError: "),
         ('["json"]', "the module 'json' registers no policy: decorate one"),
         ('["belated.policies"]', "the module 'belated.policies' registers no policy"),

@@ -11,7 +11,7 @@ FROM_A_NEWER_RELEASE = [
 
 
 @pytest.mark.parametrize("data", FROM_A_NEWER_RELEASE)
-def test_an_event_of_a_newer_release_is_carried_unread(data: bytes) -> None:
+def test_event_of_newer_release_is_preserved(data: bytes) -> None:
     """Its bytes go in and come out; only who wants to read it is refused."""
     event = read_event(memoryview(data))
     assert event == Opaque(data)

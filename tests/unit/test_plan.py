@@ -180,7 +180,7 @@ def test_few_decisions_are_all_simulated() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"rate": 0.0}, "rate is 0.0"),
+        ({"rate": 0.0}, "`rate` must be .*got 0.0"),
         ({"rate": 1e-9}, "at least 100 are needed"),
         ({"reward_share": 0.6}, "exceeds 100%"),
         ({"rewards": "Sometimes"}, "one of ConversionsOnly"),
@@ -253,7 +253,7 @@ def test_a_journal_that_tells_nothing() -> None:
     for family, error in ((Gaussian(), InvalidInput), (Bernoulli(), NotEvaluable)):
         journal = MemoryJournal(clock=clock)
         evaluation = JournalLog(journal, family, Explicit())
-        with pytest.raises(error, match="give --rate, --delay and --reward-share"):
+        with pytest.raises(error, match="pass --rate, --delay and --reward-share"):
             seen_in(evaluation)
 
 
@@ -322,8 +322,8 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("--rate", 5), "--delay is required, such as 2d"),
-        (("--delay", "2d"), "--rate is required, such as 1000/d"),
+        (("--rate", 5), "--delay is required, for example --delay 2d"),
+        (("--delay", "2d"), "--rate is required, for example --rate 1000/d"),
         (("--rate", "5/week", "--delay", "2d"), "or 1000/d"),
         (("--rate", 5, "--delay", "soon"), "soon"),
         (("--rate", 5, "--delay", "Slow(3)"), "Slow"),

@@ -30,39 +30,39 @@ from belated.policies import Policy, Warmup
 from tests.unit.policy_examples import MAKE, B, every_policy, rng
 
 WRONG: list[tuple[Callable[[], Policy], str]] = [
-    (lambda: DelayedUCB(-1, B), "dim is -1"),
-    (lambda: DelayedUCB(2.5, B), r"dim is 2\.5"),  # type: ignore[arg-type]
-    (lambda: Uniform(-3, B), "dim is -3"),
-    (lambda: DelayedUCB(2, B, ridge=0.0), r"ridge is 0\.0"),
-    (lambda: DelayedUCB(2, B, ridge=-1.0), r"ridge is -1\.0"),
-    (lambda: DelayedUCB(2, B, ridge="some"), "ridge is 'some'"),  # type: ignore[arg-type]
+    (lambda: DelayedUCB(-1, B), "`dim` must be .*got -1"),
+    (lambda: DelayedUCB(2.5, B), r"`dim` must be .*got 2\.5"),  # type: ignore[arg-type]
+    (lambda: Uniform(-3, B), "`dim` must be .*got -3"),
+    (lambda: DelayedUCB(2, B, ridge=0.0), r"`ridge` must be .*got 0\.0"),
+    (lambda: DelayedUCB(2, B, ridge=-1.0), r"`ridge` must be .*got -1\.0"),
+    (lambda: DelayedUCB(2, B, ridge="some"), "`ridge` must be .*got 'some'"),  # type: ignore[arg-type]
     (lambda: DelayedUCB(2, B, prior=Prior.ridge(3)), "the prior has 3 numbers, but rows have 2"),
-    (lambda: DelayedUCB(2, B, pending_weight=-0.1), r"pending_weight is -0\.1"),
-    (lambda: DelayedUCB(2, B, pending_weight=1.5), r"pending_weight is 1\.5"),
-    (lambda: DelayedThompson(2, B, pending_weight=math.nan), "pending_weight is nan"),
-    (lambda: Greedy(2, B, floor=-0.5), r"floor is -0\.5"),
-    (lambda: EpsilonGreedy(2, B, floor=1.01), r"floor is 1\.01"),
-    (lambda: DelayedUCB(2, B, floor=math.nan), "floor is nan"),
-    (lambda: DelayedUCB(2, B, metric="other"), "metric is 'other'"),  # type: ignore[arg-type]
-    (lambda: DelayedUCB(2, B, alpha=-0.2), r"alpha is -0\.2"),
-    (lambda: DelayedUCB(2, B, alpha=math.nan), "alpha is nan"),
+    (lambda: DelayedUCB(2, B, pending_weight=-0.1), r"`pending_weight` must be .*got -0\.1"),
+    (lambda: DelayedUCB(2, B, pending_weight=1.5), r"`pending_weight` must be .*got 1\.5"),
+    (lambda: DelayedThompson(2, B, pending_weight=math.nan), "`pending_weight` must be .*got nan"),
+    (lambda: Greedy(2, B, floor=-0.5), r"`floor` must be .*got -0\.5"),
+    (lambda: EpsilonGreedy(2, B, floor=1.01), r"`floor` must be .*got 1\.01"),
+    (lambda: DelayedUCB(2, B, floor=math.nan), "`floor` must be .*got nan"),
+    (lambda: DelayedUCB(2, B, metric="other"), "`metric` must be .*got 'other'"),  # type: ignore[arg-type]
+    (lambda: DelayedUCB(2, B, alpha=-0.2), r"`alpha` must be .*got -0\.2"),
+    (lambda: DelayedUCB(2, B, alpha=math.nan), "`alpha` must be .*got nan"),
     (lambda: DelayedThompson(2, B, scale=-0.3), r"scale=-0\.3"),
     (lambda: DelayedThompson(2, B, scale=math.nan), "scale=nan"),
     (lambda: DelayedThompson(2, B, draws=1), "draws=1"),
     (lambda: BlindThompson(2, B, refresh=-0.4), r"refresh=-0\.4"),
-    (lambda: WaitForWindow(2, B, window=-7), "window is -7"),
-    (lambda: DelayedUCB(2, B, learn_after=-1), "learn_after is -1"),
+    (lambda: WaitForWindow(2, B, window=-7), "`window` must be .*got -7"),
+    (lambda: DelayedUCB(2, B, learn_after=-1), "`learn_after` must be .*got -1"),
     (lambda: WaitForWindow(2, B, learn_after=5), "learns after its window"),
     (lambda: WaitForWindow(2, B, window=2.5), r"2\.5"),  # type: ignore[arg-type]
     (lambda: DelayedThompson(2, B, draws=2.5), r"2\.5"),  # type: ignore[arg-type]
-    (lambda: paper_ducb(2, B, 0.0), r"norm_bound is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, ridge=0.0), r"ridge is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, delta=0.0), r"delta is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, delta=1.5), r"delta is 1\.5"),
-    (lambda: paper_ducb(2, B, 1.0, delta=1.5, warmup=10), r"delta is 1\.5"),
-    (lambda: paper_dts(2, B, ridge=-2.0), r"ridge is -2\.0"),
-    (lambda: paper_dts_lcb(2, noise=0.0), r"noise is 0\.0"),
-    (lambda: paper_dts_lcb(2, noise=-1.0), r"noise is -1\.0"),
+    (lambda: paper_ducb(2, B, 0.0), r"`norm_bound` must be .*got 0\.0"),
+    (lambda: paper_ducb(2, B, 1.0, ridge=0.0), r"`ridge` must be .*got 0\.0"),
+    (lambda: paper_ducb(2, B, 1.0, delta=0.0), r"`delta` must be .*got 0\.0"),
+    (lambda: paper_ducb(2, B, 1.0, delta=1.5), r"`delta` must be .*got 1\.5"),
+    (lambda: paper_ducb(2, B, 1.0, delta=1.5, warmup=10), r"`delta` must be .*got 1\.5"),
+    (lambda: paper_dts(2, B, ridge=-2.0), r"`ridge` must be .*got -2\.0"),
+    (lambda: paper_dts_lcb(2, noise=0.0), r"`noise` must be .*got 0\.0"),
+    (lambda: paper_dts_lcb(2, noise=-1.0), r"`noise` must be .*got -1\.0"),
     (lambda: paper_dts_lcb(2, a=0.0), r"0\.0"),
 ]
 

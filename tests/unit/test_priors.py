@@ -33,7 +33,7 @@ def test_an_automatic_ridge_starts_in_its_range() -> None:
 )
 def test_a_ridge_that_is_not_positive_is_refused(ridge: Any) -> None:
     """The error carries the value."""
-    with pytest.raises(InvalidInput, match="ridge is") as caught:
+    with pytest.raises(InvalidInput, match="`ridge` must be") as caught:
         Prior.ridge(2, ridge)
     assert caught.value.value is ridge
 
@@ -41,7 +41,7 @@ def test_a_ridge_that_is_not_positive_is_refused(ridge: Any) -> None:
 @pytest.mark.parametrize("dim", [0, -2, 1.5, "2", None, True])
 def test_a_width_that_is_no_whole_number_is_refused(dim: Any) -> None:
     """The width is an int from 1."""
-    with pytest.raises(InvalidInput, match="dim is"):
+    with pytest.raises(InvalidInput, match="`dim` must be"):
         Prior.ridge(dim)
 
 

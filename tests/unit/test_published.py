@@ -71,7 +71,7 @@ def test_a_model_of_another_policy_is_refused() -> None:
     policy = POLICIES[0]
     other = DelayedUCB(3, Bernoulli(), alpha=0.5)
     assert policy.fingerprint == DelayedUCB(3, Bernoulli()).fingerprint
-    with pytest.raises(JournalMismatch, match="another policy"):
+    with pytest.raises(JournalMismatch, match="a different policy"):
         sent(learned(policy), policy).model(other)
 
 
@@ -81,7 +81,7 @@ def test_a_changed_bit_is_noticed() -> None:
     for at in (1, 20, len(data) - 1):
         broken = bytearray(data)
         broken[at] ^= 1
-        with pytest.raises(CorruptJournal, match="publish it again"):
+        with pytest.raises(CorruptJournal, match="publish the model again"):
             PublishedModel.read(bytes(broken))
 
 

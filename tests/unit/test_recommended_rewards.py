@@ -33,7 +33,7 @@ def configured(text: str) -> ConversionsOnly:
 
 
 @pytest.mark.parametrize("given", [None, ConversionsOnly, DefaultAfter, "7d", 7])
-def test_a_bandit_without_valid_rewards_is_told_to_use_it(given: object) -> None:
+def test_bandit_without_valid_rewards_recommends_it(given: object) -> None:
     """It comes first, as something that can be copied; ``DefaultAfter`` is not proposed."""
     with pytest.raises(InvalidInput) as caught:
         Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=given)  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def test_a_bandit_without_valid_rewards_is_told_to_use_it(given: object) -> None
 
 
 @pytest.mark.parametrize("line", ["", 'rewards = "7d"', "rewards = \"Conversions('7d')\""])
-def test_a_configuration_without_valid_rewards_is_told_to_use_it(line: str) -> None:
+def test_configuration_without_valid_rewards_recommends_it(line: str) -> None:
     """It is the example, whether the setting is missing or wrong."""
     text = '[store]\naddress = "sqlite:///a.db"\n[bandits.offers]\n'
     text += f'policy = "DelayedUCB(dim=2, family=Bernoulli())"\n{line}\n'

@@ -60,7 +60,7 @@ def test_what_the_journal_shows(facts: Facts, calm: dict[str, Any]) -> None:
     """One action alone, and delays that depend on rewards."""
     found = attention(facts, calm)
     assert [one["kind"] for one in found] == ["dependence", "exploration"]
-    assert "low rewards come late" in found[0]["said"]
+    assert "low rewards arrive late" in found[0]["said"]
     assert found[1]["said"] == "100% of recent decisions chose shown"
 
 
@@ -141,18 +141,18 @@ def test_what_may_be_chance_needs_none(
 DAY_US = 1_780_000_000_000_000
 SAID: dict[str, tuple[Overview, str, str]] = {
     "silence": (
-        Overview(quiet=(30 * HOUR, 12.0, True)), "no reward has come for 1.2 days", "about 12",
+        Overview(quiet=(30 * HOUR, 12.0, True)), "no reward has arrived for 1.2 days", "about 12",
     ),
     "slowed": (Overview(slowing=(DAY_US, 1, 9.0)), "1 reward since 28 May", "about 9"),
     "outage": (
         Overview(outages=[(0, HOUR), (DAY_US, 22 * HOUR)]),
-        "no reward came for 22 hours from 28 May", "2 gaps in all",
+        "no reward arrived for 22 hours from 28 May", "2 gaps in all",
     ),
     "calibration": (
-        Overview(bias=(0.5, 0.1)), "predictions are 1.5 times what is observed", "after 7 days",
+        Overview(bias=(0.5, 0.1)), "predictions are 1.5 times the observed rewards", "after 7 days",
     ),
     "exploration": (Overview(favorite=("red", 0.995)), "of recent decisions chose red", "floor"),
-    "mode": (Overview(mode="off"), "the mode is off", "does not learn as usual"),
+    "mode": (Overview(mode="off"), "the mode is off", "does not learn normally"),
     "fit": (Overview(converged=False), "has not converged", "out of scale"),
     **{
         kind: (Overview(reward_messages=100, problems={kind: 25}), "25% of reward messages", "")

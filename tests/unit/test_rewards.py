@@ -63,7 +63,7 @@ def test_only_explicit_rewards_may_be_waited_for_for_ever() -> None:
     """Elsewhere silence has to mean something at some time."""
     assert Explicit().window_us is None
     for kind in (DefaultAfter, ConversionsOnly):
-        with pytest.raises(InvalidInput, match="window is None; pass how long to wait"):
+        with pytest.raises(InvalidInput, match="is None: pass the time to wait"):
             kind(None)
 
 
@@ -73,7 +73,7 @@ def test_only_explicit_rewards_may_be_waited_for_for_ever() -> None:
 )
 def test_a_bad_window_is_refused(kind: type[Rewards], window: Any) -> None:
     """It is a time span above 0; a number would leave the unit open."""
-    with pytest.raises(InvalidInput, match=r"^window is .* was expected") as caught:
+    with pytest.raises(InvalidInput, match=r"^`window` must be a duration") as caught:
         kind(window)
     assert caught.value.value == window
 
@@ -82,7 +82,7 @@ def test_a_bad_window_is_refused(kind: type[Rewards], window: Any) -> None:
 @pytest.mark.parametrize("reduce", ["last", "", None, "SUM"])
 def test_a_bad_reduce_is_refused(kind: type[Rewards], reduce: Any) -> None:
     """The message says what can be."""
-    with pytest.raises(InvalidInput, match="'latest', 'sum' or 'max' was expected") as caught:
+    with pytest.raises(InvalidInput, match="must be 'latest', 'sum' or 'max'") as caught:
         kind(HOUR, reduce=reduce)
     assert caught.value.value == reduce
 
@@ -95,7 +95,7 @@ def test_a_bad_reduce_is_refused(kind: type[Rewards], reduce: Any) -> None:
 )
 def test_bad_bounds_are_refused(kind: type[Rewards], bounds: Any) -> None:
     """Two finite numbers of at most a billion, the lower first."""
-    with pytest.raises(InvalidInput, match="two numbers, the lower first") as caught:
+    with pytest.raises(InvalidInput, match="two numbers, the lower one first") as caught:
         kind(HOUR, bounds=bounds)
     assert caught.value.value is bounds
 
@@ -112,7 +112,7 @@ def test_bounds_are_what_is_taken(kind: type[Rewards]) -> None:
 def test_a_default_outside_its_own_bounds_is_refused() -> None:
     """At the bounds it is taken."""
     for value in (1.5, -0.5):
-        with pytest.raises(InvalidInput, match="which is outside bounds") as caught:
+        with pytest.raises(InvalidInput, match="`value` must be within `bounds`") as caught:
             DefaultAfter(HOUR, value=value, bounds=(0.0, 1.0))
         assert caught.value.value == value
     assert DefaultAfter(HOUR, value=1, bounds=(0, 1)).default == 1.0
@@ -170,7 +170,7 @@ def test_what_names_no_part(part: Any) -> None:
 def test_what_is_no_revision(revision: Any) -> None:
     """A whole number from 0 on is, as far as 63 bits hold it."""
     check_part("", (1 << 63) - 1)
-    with pytest.raises(InvalidInput, match=r"revision is .*: a whole number of at least 0"):
+    with pytest.raises(InvalidInput, match="`revision` must be a whole number of at least 0"):
         check_part("", revision)
 
 
@@ -181,7 +181,7 @@ def test_a_reward_with_no_part_or_revision_is_not_made(part: Any, revision: Any)
     """The same that a part alone is refused for."""
     made = partial(reported_reward, "a", 1.0, 5, min_reward=0.0, max_reward=1.0)
     assert made("part", 3).revision == 3
-    with pytest.raises(InvalidInput, match=r"the part|revision is"):
+    with pytest.raises(InvalidInput, match=r"the part|`revision` must be"):
         made(part, revision)
 
 
@@ -203,10 +203,10 @@ def test_a_default_is_a_number_with_a_fraction() -> None:
 @pytest.mark.parametrize(
     ("rewards", "said"),
     [
-        (None, r"rewards is missing: pass ConversionsOnly\('7d'\) if only good outcomes are"),
+        (None, r"`rewards` is missing: pass ConversionsOnly\('7d'\) if only good outcomes are"),
         (Explicit, r"Explicit\(\); got the class Explicit: pass .*, or Explicit\(\) if all are"),
         (ConversionsOnly, r"got the class ConversionsOnly: pass ConversionsOnly\('7d'\)"),
-        ("7d", r"rewards must be ConversionsOnly\(window\), .*; got '7d': pass ConversionsOnly"),
+        ("7d", r"`rewards` must be ConversionsOnly\(window\), .*; got '7d': pass ConversionsOnly"),
     ],
 )
 def test_what_says_nothing_of_missing_rewards(rewards: Any, said: str) -> None:

@@ -209,7 +209,7 @@ def test_what_does_not_merge_says_why() -> None:
         Observations(2, FAMILY) + Observations(2, Poisson())
     with pytest.raises(InvalidInput, match="cannot merge rows of 2 and of 3 numbers"):
         Observations(2) + Observations(3)
-    with pytest.raises(InvalidInput, match=r"rows has shape \(2,\): a table was expected"):
+    with pytest.raises(InvalidInput, match=r"`rows` must be a matrix, got shape \(2,\)"):
         Moments.of([1.0, 2.0], [1.0])
 
 

@@ -120,7 +120,7 @@ class TestWhatIsRead:
             "belated.toml, line 4: server.host: '0.0.0.0' is reachable from other"
         )
         (mistake,) = mistakes(STORE + '[server]\nauth = "none"\n' + OFFERS)
-        assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
+        assert mistake.endswith("""server.auth: expected "keys" or "off", got 'none'""")
 
     @pytest.mark.parametrize(
         ("written", "why"),
@@ -160,7 +160,7 @@ class TestWhatIsRead:
         (mistake,) = mistakes(STORE + OFFERS + 'tokens = "report"\n')
         assert mistake.endswith('secrets_env = "BELATED_TOKEN_KEYS" under [tokens]')
         (mistake,) = mistakes(text.replace("enforce", "on"))
-        assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
+        assert """expected "off", "report" or "enforce", got 'on'""" in mistake
 
     @pytest.mark.parametrize("family", ["Gaussian()", "Poisson()"])
     @pytest.mark.parametrize("mode", ["report", "enforce"])
@@ -179,7 +179,7 @@ class TestWhatIsRead:
         for share in ("0", "1", '"auto"'):
             assert parse_config(STORE + OFFERS + f"keep_requests = {share}\n")
         (mistake,) = mistakes(STORE + OFFERS + "keep_requests = 2\n")
-        assert "keep_requests is 2: 'auto' or a share from 0 to 1 was expected" in mistake
+        assert "`keep_requests` must be 'auto' or a share from 0 to 1, got 2" in mistake
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""

@@ -91,7 +91,7 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(
     ]
 
 
-def test_one_that_fails_is_made_anew_and_the_others_do_not_notice(
+def test_failed_learner_is_restarted_without_affecting_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whatever it was: in the making, or at work."""

@@ -189,7 +189,7 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
     assert samples["belated_learner_restarts_total", of] == 0
 
 
-def test_one_that_stands_by_says_so(served: Any, learner: LearningService) -> None:
+def test_standby_reports_itself(served: Any, learner: LearningService) -> None:
     """And nothing of what it does not know."""
     learner.fold, learner.epoch = None, 0
     learners = Learners({})

@@ -60,7 +60,7 @@ def test_rows_are_the_same_in_every_form(rows_of: Callable[[str], bytes]) -> Non
 
 
 @pytest.mark.parametrize("given", ["7", '[["a",1]]', "[[1,null]]", "{}", "true"])
-def test_rows_of_another_kind_are_refused_where_they_stand(
+def test_invalid_rows_are_refused_with_their_place(
     rows_of: Callable[[str], bytes], given: str
 ) -> None:
     """The path is that within the body."""

@@ -207,7 +207,7 @@ def test_a_dead_learner_is_replaced() -> None:
     town.check()
 
 
-def test_a_learner_that_stops_while_its_store_is_away_waits_for_it_once(
+def test_stopping_learner_waits_once_for_unavailable_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And not once for each partition."""
@@ -316,7 +316,7 @@ def test_no_model_goes_back() -> None:
     town.check()
 
 
-def test_a_merger_that_was_superseded_stands_by() -> None:
+def test_superseded_merger_becomes_standby() -> None:
     """It cannot publish; the next one goes on from its center."""
     town = Town()
     one, two = town.learner(), town.learner()
@@ -362,7 +362,7 @@ def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixtu
     assert "unreadable sums of a partition" in caplog.text
 
 
-def test_a_store_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_store_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """And when it is back, what was not sent is."""
     town = Town()
     one = town.learner()

@@ -78,7 +78,7 @@ def journal(request: pytest.FixtureRequest, tmp_path: object) -> Journal:
     return open_journal(f"sqlite:///{tmp_path}/offers.db?bandit=offers")
 
 
-def test_a_jump_for_one_call_holds_nothing_up(
+def test_momentary_clock_jump_delays_nothing(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows end when they should: what is decided afterwards is not stamped a month ahead."""

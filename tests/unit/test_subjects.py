@@ -272,7 +272,10 @@ def test_many_decisions_each_have_a_subject() -> None:
     _, second, nobody = bandit.decide_many(rows=[ROWS] * 3, subjects=["user-17", "user-18", None])
     assert bandit.observe(subject="user-18", value=1.0, event_id="order-1").status == "credited"
     assert [bandit.entry(one).state for one in (second, nobody)] == ["rewarded", "pending"]
-    with pytest.raises(InvalidInput, match=r"rows\[1\]: the subject is 17: text was expected"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"rows\[1\]: the subject must be text, such as decision\.id, or '17'; got 17",
+    ):
         bandit.decide_many(rows=[ROWS] * 2, subjects=["user-17", 17])
 
 
@@ -297,7 +300,7 @@ def test_a_sticky_decision_is_returned_until_its_time_has_passed() -> None:
     assert bandit.decide(rows=ROWS, subject="user-17", sticky="1h") != first
 
 
-def test_a_sticky_decision_goes_by_the_decision_that_stands_under_its_id() -> None:
+def test_sticky_decision_follows_the_stored_decision() -> None:
     """A second decision under the same id leaves a record of the subject with a later time."""
     journal = MemoryJournal()
     row = np.array(ROWS[0], dtype=np.float32)

@@ -56,7 +56,7 @@ def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 3
 
 
-def test_other_settings_under_an_old_name_are_run_anew(tmp_path: Path) -> None:
+def test_changed_settings_under_the_same_name_run_again(tmp_path: Path) -> None:
     """Also where only what a function makes has changed."""
     path = tmp_path / "runs.jsonl"
     first = swept(path, ucb(0.95), range(2))
@@ -65,7 +65,7 @@ def test_other_settings_under_an_old_name_are_run_anew(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 4
 
 
-def test_another_number_of_a_large_prior_is_run_anew(tmp_path: Path) -> None:
+def test_changed_number_in_a_large_prior_runs_again(tmp_path: Path) -> None:
     """Though it does not show in the policy's repr."""
     path = tmp_path / "runs.jsonl"
     found = []

@@ -228,13 +228,13 @@ def test_the_papers_warm_up_is_its_formula() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"n": -1}, "n is -1"),
-        ({"dim": 0}, "dim is 0"),
-        ({"delta": 1.0}, "delta is 1.0"),
-        ({"sigma": 0.0}, "sigma is 0.0"),
-        ({"kappa": 0.0}, "kappa is 0.0"),
-        ({"kappa": math.nan}, "kappa is nan"),
-        ({"third": -4.0}, "(missing|inflation) is -4.0"),
+        ({"n": -1}, "`n` must be .*got -1"),
+        ({"dim": 0}, "`dim` must be .*got 0"),
+        ({"delta": 1.0}, "`delta` must be .*got 1.0"),
+        ({"sigma": 0.0}, "`sigma` must be .*got 0.0"),
+        ({"kappa": 0.0}, "`kappa` must be .*got 0.0"),
+        ({"kappa": math.nan}, "`kappa` must be .*got nan"),
+        ({"third": -4.0}, "`(missing|inflation)` must be .*got -4.0"),
     ],
 )
 def test_a_width_refuses_what_it_cannot_be_computed_from(
@@ -251,11 +251,11 @@ def test_a_width_refuses_what_it_cannot_be_computed_from(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"dim": 2.5}, "dim is 2.5"),
-        ({"delta": 0.0}, "delta is 0.0"),
-        ({"target": -1.0}, "target is -1.0"),
-        ({"missing": math.inf}, "missing is inf"),
-        ({"least": 0.0}, "least is 0.0"),
+        ({"dim": 2.5}, "`dim` must be .*got 2.5"),
+        ({"delta": 0.0}, "`delta` must be .*got 0.0"),
+        ({"target": -1.0}, "`target` must be .*got -1.0"),
+        ({"missing": math.inf}, "`missing` must be .*got inf"),
+        ({"least": 0.0}, "`least` must be .*got 0.0"),
     ],
 )
 def test_a_warm_up_refuses_what_it_cannot_be_computed_from(
@@ -272,7 +272,11 @@ def test_a_warm_up_refuses_what_it_cannot_be_computed_from(
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [({"delta": 2}, "delta is 2"), ({"sigma": -1.0}, "sigma is"), ({"kappa": 0}, "kappa is 0")],
+    [
+        ({"delta": 2}, "`delta` must be .*got 2"),
+        ({"sigma": -1.0}, "`sigma` must be"),
+        ({"kappa": 0}, "`kappa` must be .*got 0"),
+    ],
 )
 def test_a_threshold_refuses_what_it_cannot_be_computed_from(
     change: dict[str, Any], said: str

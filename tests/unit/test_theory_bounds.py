@@ -232,13 +232,16 @@ def test_a_process_of_ones_own_is_taken_at_its_word() -> None:
 @pytest.mark.parametrize("delay", [[1, 2, 3], 5, None, "Geometric"])
 def test_what_is_no_delay_is_refused_with_what_to_do(delay: Any) -> None:
     """A list of delays is told of `Empirical`."""
-    with pytest.raises(InvalidInput, match=r"delay is a .*Empirical\(seen\)"):
+    with pytest.raises(InvalidInput, match=r"`delay` is a .*Empirical\(seen\)"):
         theory.bounds_for(delay, horizon=10)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"horizon": 0}, "horizon is 0"), ({"horizon": 10, "delta": 1.0}, "delta is 1.0")],
+    [
+        ({"horizon": 0}, "`horizon` must be .*got 0"),
+        ({"horizon": 10, "delta": 1.0}, "`delta` must be .*got 1.0"),
+    ],
 )
 def test_horizon_and_level_are_checked(arguments: dict[str, Any], said: str) -> None:
     """Before anything is computed, for every delay."""

@@ -235,19 +235,19 @@ def test_slower_chains_leave_more_missing() -> None:
 @pytest.mark.parametrize(
     ("name", "numbers", "said"),
     [
-        ("prop1", (-1.0, 0.0, 1.0, 0.0), "mu is -1.0: a finite number of at least 0"),
-        ("prop1", (math.inf, 0.0, 1.0, 0.0), "mu is inf"),
-        ("prop1", (1.0, math.nan, 1.0, 0.0), "M is nan"),
-        ("prop1", (1.0, 0.0, "7", 0.0), "sigma is '7'"),
-        ("prop1", (1.0, 0.0, 1.0, -0.5), "q is -0.5"),
-        ("iid", (1.0, -2.0), "sigma is -2.0"),
-        ("iid", (None, 2.0), "mu is None"),
-        ("hoeffding", (1.0, 0.0, 1.0, 0.0), "q is 0.0: a finite number above 0"),
-        ("markov", (1.0, 1.0), "spectral is 1.0: .*missing_union"),
-        ("markov", (1.0, -0.1), "spectral is -0.1"),
-        ("markov", (1.0, math.nan), "spectral is nan"),
-        ("random", (1.0, 1.0, 0.0), "q_r is 0.0"),
-        ("random", (1.0, -1.0, 1.0), "sigma_r is -1.0"),
+        ("prop1", (-1.0, 0.0, 1.0, 0.0), "`mu` must be a finite number of at least 0"),
+        ("prop1", (math.inf, 0.0, 1.0, 0.0), "`mu` must be .*got inf"),
+        ("prop1", (1.0, math.nan, 1.0, 0.0), "`M` must be .*got nan"),
+        ("prop1", (1.0, 0.0, "7", 0.0), "`sigma` must be .*got '7'"),
+        ("prop1", (1.0, 0.0, 1.0, -0.5), "`q` must be .*got -0.5"),
+        ("iid", (1.0, -2.0), "`sigma` must be .*got -2.0"),
+        ("iid", (None, 2.0), "`mu` must be .*got None"),
+        ("hoeffding", (1.0, 0.0, 1.0, 0.0), "`q` must be a finite number above 0"),
+        ("markov", (1.0, 1.0), "`spectral` must be .*missing_union"),
+        ("markov", (1.0, -0.1), "`spectral` must be .*got -0.1"),
+        ("markov", (1.0, math.nan), "`spectral` must be .*got nan"),
+        ("random", (1.0, 1.0, 0.0), "`q_r` must be .*got 0.0"),
+        ("random", (1.0, -1.0, 1.0), "`sigma_r` must be .*got -1.0"),
     ],
 )
 def test_what_no_delay_has_is_refused_by_name(name: str, numbers: Any, said: str) -> None:
@@ -262,9 +262,9 @@ def test_what_no_delay_has_is_refused_by_name(name: str, numbers: Any, said: str
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 5, math.nan, "0.05", None])
 def test_a_level_is_a_probability(name: str, numbers: tuple[float, ...], delta: Any) -> None:
     """Neither 0 nor 1, and no text."""
-    with pytest.raises(InvalidInput, match=r"delta is .*: a probability between 0 and 1"):
+    with pytest.raises(InvalidInput, match="`delta` must be a probability between 0 and 1"):
         one(name)(*numbers, delta=delta)
-    with pytest.raises(InvalidInput, match=r"delta is .*: a probability between 0 and 1"):
+    with pytest.raises(InvalidInput, match="`delta` must be a probability between 0 and 1"):
         maximum(name)(*numbers, horizon=10, delta=delta)
 
 
@@ -274,14 +274,14 @@ def test_a_horizon_is_a_number_of_rounds(
     name: str, numbers: tuple[float, ...], horizon: Any
 ) -> None:
     """Whole, and at least one."""
-    with pytest.raises(InvalidInput, match=r"horizon is .*: a whole number from 1"):
+    with pytest.raises(InvalidInput, match="`horizon` must be a whole number from 1"):
         maximum(name)(*numbers, horizon=horizon, delta=0.05)
 
 
 @pytest.mark.parametrize("bound", [-1, 2.5, None, math.inf])
 def test_the_longest_delay_is_a_number_of_rounds(bound: Any) -> None:
     """Whole, and at least 0."""
-    with pytest.raises(InvalidInput, match="bound is"):
+    with pytest.raises(InvalidInput, match="`bound` must be"):
         theory.missing_bounded(bound)
-    with pytest.raises(InvalidInput, match="bound is"):
+    with pytest.raises(InvalidInput, match="`bound` must be"):
         theory.missing_bounded(bound)

@@ -198,10 +198,10 @@ def test_bounds_from_a_tail_refuse_what_is_no_round_or_level(bound: Callable[...
     """By name."""
     tail = Constant(3).tail
     for t in (0, -1, 2.5, True, None):
-        with pytest.raises(InvalidInput, match=r"(t|horizon) is .*: a whole number from 1"):
+        with pytest.raises(InvalidInput, match=r"`(t|horizon)` must be a whole number from 1"):
             bound(tail, t, delta=0.05)
     for delta in (0.0, 1.0, math.nan, "0.05"):
-        with pytest.raises(InvalidInput, match="delta is"):
+        with pytest.raises(InvalidInput, match=r"`delta` must be"):
             bound(tail, 10, delta=delta)
 
 

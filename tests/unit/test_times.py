@@ -47,24 +47,30 @@ def test_one_moment_in_many_forms(when: Any) -> None:
 @pytest.mark.parametrize(
     ("when", "cure"),
     [
-        (datetime(2026, 11, 16), "has no time zone: pass one in UTC, datetime.now(UTC)"),
+        (datetime(2026, 11, 16), "has no time zone: pass a datetime in UTC"),
         (pd.Timestamp("2026-11-16"), "has no time zone"),
-        (pd.NaT, "pass a time, or leave it out"),
+        (pd.NaT, "pass a time, or omit it"),
         ("2026-11-16", "has no time zone"),
-        ("yesterday", "ISO 8601 was expected, such as '2026-11-16T12:00:00Z'"),
-        ("", "ISO 8601 was expected"),
-        (np.datetime64("2026-11-16"), "pass pandas.Timestamp(..., tz='UTC')"),
-        (1_794_830_400, "looks like seconds since 1970: pass a datetime, datetime.fromtimestamp("),
+        ("yesterday", "must be ISO 8601 text such as '2026-11-16T12:00:00Z'"),
+        ("", "must be ISO 8601 text"),
+        (np.datetime64("2026-11-16"), "or pandas.Timestamp(..., tz='UTC')"),
+        (
+            1_794_830_400,
+            "looks like seconds since 1970: pass a datetime, such as datetime.fromtimestamp(",
+        ),
         (1_794_830_400.5, "looks like seconds since 1970"),
-        (1_794_830_400_000, "milliseconds since 1970: pass a datetime, datetime.fromtimestamp("),
+        (
+            1_794_830_400_000,
+            "milliseconds since 1970: pass a datetime, such as datetime.fromtimestamp(",
+        ),
         (1_794_830_400_000_000_000, "looks like nanoseconds since 1970"),
-        (0, "numbers are interpreted as microseconds since 1970, and this one is out of range"),
-        (-5, "this one is out of range"),
-        (1 << 80, "this one is out of range"),
-        (0.5, "a datetime with its time zone was expected"),
-        (float("nan"), "a datetime with its time zone was expected"),
-        (True, "a datetime with its time zone was expected"),
-        (timedelta(days=1), "a datetime with its time zone was expected"),
+        (0, "out of range for microseconds since 1970"),
+        (-5, "out of range for microseconds"),
+        (1 << 80, "out of range for microseconds"),
+        (0.5, "must be a timezone-aware datetime"),
+        (float("nan"), "must be a timezone-aware datetime"),
+        (True, "must be a timezone-aware datetime"),
+        (timedelta(days=1), "must be a timezone-aware datetime"),
     ],
     ids=repr,
 )
@@ -72,7 +78,7 @@ def test_what_could_be_mistaken_is_refused(when: Any, cure: str) -> None:
     """With the value, and what to do."""
     with pytest.raises(InvalidInput) as caught:
         as_microseconds(when)
-    assert str(caught.value).startswith("at is ")
+    assert str(caught.value).startswith("`at` ")
     assert cure in str(caught.value)
 
 
@@ -110,7 +116,7 @@ def test_durations() -> None:
     assert format_duration(86_400_000_001) == "1d1us"
     assert DefaultAfter("7d") == DefaultAfter(timedelta(days=7))
     for text in ("", "7", "d", "1.5h", "-1d", "1 d", "٣d"):
-        with pytest.raises(InvalidInput, match=r"is .*: 7d, 12h, 30m or 45s was expected"):
+        with pytest.raises(InvalidInput, match="expected a duration, such as 7d, 12h, 30m or 45s"):
             parse_duration(text)
     for text in ("9999999999d", f"{'9' * 5000}s"):
         with pytest.raises(InvalidInput, match="is too long"):
@@ -120,5 +126,5 @@ def test_durations() -> None:
 @pytest.mark.parametrize("value", [5, 7.0, None, True, np.timedelta64(7, "D"), "0s", timedelta(0)])
 def test_a_duration_is_named_in_its_error(value: Any) -> None:
     """So that a retention is not mistaken for a window."""
-    with pytest.raises(InvalidInput, match=r"^retention is .* a duration"):
+    with pytest.raises(InvalidInput, match=r"^`retention` must be .*a duration"):
         as_duration(value, "retention")

@@ -135,7 +135,7 @@ def test_what_it_cannot_be_combined_with() -> None:
     ):
         with pytest.raises(InvalidInput, match="use learn='on arrival'"):
             Bandit(policy=policy, rewards=together)
-    with pytest.raises(InvalidInput, match="'on arrival' or 'together' was expected"):
+    with pytest.raises(InvalidInput, match="must be 'on arrival' or 'together'"):
         DefaultAfter("7d", learn="later")  # type: ignore[arg-type]
 
 

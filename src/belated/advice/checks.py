@@ -101,8 +101,8 @@ def missing(seen: Evidence) -> Words | None:
     return (
         f"{seen.pending} of {seen.decisions} decisions have no reward, including most of those"
         f" older than {_time(seen.patience)}",
-        "pending decisions count as explored. Set a window, as in Explicit(window), after which"
-        " they no longer do",
+        "pending decisions count as explored. Set a window, as in Explicit(window): after it ends,"
+        " they no longer count",
     )
 
 
@@ -141,21 +141,22 @@ def silence(seen: Evidence) -> Words | None:
     if not stopped:
         return None
     return (
-        f"no reward has come for {_time(length)}",
-        f"about {expected:.0f} should have come since. Check that the process that reports rewards"
-        f" is running{_astray(seen)}",
+        f"no reward has arrived for {_time(length)}",
+        f"about {expected:.0f} were due. Check that the process that reports rewards is"
+        f" running{_astray(seen)}",
     )
 
 
 def _never(seen: Evidence) -> Words | None:
     """Check for silence before the first reward, when delays are unknown but windows have ended."""
     count, least = float(seen.decisions), SILENT_DEFAULTS if seen.defaults else SILENT
-    if count >= least and seen.window is not None and len(seen.age):  # forgotten ones have ended
+    if count >= least and seen.window is not None and len(seen.age):
+        # The windows of forgotten decisions have ended.
         count *= float((seen.age >= seen.window).mean())
     if count < least:
         return None
     if seen.window is None:
-        which, remedy = "", ". If rewards take long, set a window, as in Explicit(window)"
+        which, remedy = "", ". If rewards take a long time, set a window, as in Explicit(window)"
     else:
         which, remedy = " whose window has ended", ""
     return (
@@ -167,7 +168,7 @@ def _never(seen: Evidence) -> Words | None:
 def _astray(seen: Evidence) -> str:
     if not seen.unmatched:
         return ""
-    return f". {seen.unmatched} events are for ids that no decision has: use decision.id"
+    return f". {seen.unmatched} events are for unknown decision ids: use decision.id"
 
 
 @check("feed")
@@ -178,7 +179,7 @@ def slowed(seen: Evidence) -> Words | None:
     since, received, expected = seen.overview.slowing
     return (
         f"{received} reward{'' if received == 1 else 's'} since {_day(since)}",
-        f"about {expected:.0f} should have come. Check the process that reports rewards",
+        f"about {expected:.0f} were due. Check the process that reports rewards",
     )
 
 
@@ -191,8 +192,8 @@ def outage(seen: Evidence) -> Words | None:
     count = len(seen.overview.outages)
     others = f"; {count} gaps in all" if count > 1 else ""
     return (
-        f"no reward came for {_time(length)} from {_day(start)}",
-        f"rewards have come since{others}",
+        f"no reward arrived for {_time(length)} from {_day(start)}",
+        f"rewards are arriving again{others}",
     )
 
 
@@ -218,10 +219,10 @@ def dependence(seen: Evidence) -> Words | None:
         return None
     late = "high" if test.correlation > 0 else "low"
     return (
-        f"delays depend on the reward (correlation {test.correlation:.2f}; {late} rewards come"
+        f"delays depend on the reward (correlation {test.correlation:.2f}; {late} rewards arrive"
         " late)",
-        "rewards that have arrived differ from those still to come, and estimates are biased. Learn"
-        " rewards at a common age, with learn_after= of the policy",
+        "rewards that have arrived differ from those still pending, so estimates are biased. Learn"
+        " rewards at a common age: set the policy's learn_after",
     )
 
 
@@ -234,14 +235,14 @@ def clock(seen: Evidence) -> Words | None:
     if seen.rewards < SOME or passed > INSTANT * seen.window:
         return None
     said = (
-        f"{seen.decisions} decisions and {seen.rewards} rewards came within {_time(passed)},"
-        f" and the window is {_time(seen.window)}"
+        f"{seen.decisions} decisions and {seen.rewards} rewards arrived within {_time(passed)},"
+        f" but the window is {_time(seen.window)}"
     )
-    remedy = "In a test or a simulation let time pass with Bandit(clock=...)"
+    remedy = "In a test or a simulation, pass a clock with Bandit(clock=...) and advance it"
     if seen.conversions:
         return said, (
-            f"slow conversions cannot be told from those that never come. {remedy}, or choose a"
-            " window that fits its pace"
+            "slow conversions cannot be distinguished from those that never arrive."
+            f" {remedy}, or choose a shorter window"
         )
     return said, (
         "a missing reward counts only when its window ends, so until then every action looks good."
@@ -268,10 +269,10 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
     if TOO_LONG * most >= window or SEEN * most > seen.now - int(seen.made.min()):
         return None
     return (
-        f"99% of the conversions came within {_time(most)}, and the window is"
+        f"99% of the conversions arrived within {_time(most)}, but the window is"
         f" {_time(window)}, more than {TOO_LONG:,.0f} times as long",
-        "decisions without a conversion stay pending and in memory until it ends. Choose a window"
-        " of a few times the longest delay, later conversions are still learned; or check the unit"
+        "decisions without a conversion stay pending, and in memory, until it ends. Choose a window"
+        " of a few times the longest delay (later conversions are still learned), or check the unit"
         " of your clock",
     )
 
@@ -293,21 +294,21 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
     if quick > 0.1 * window and high < TOO_HIGH:
         return None
     by_how_much = (
-        f"predictions are about {high:.1f} times too high by now"
+        f"predictions are currently about {high:.1f} times too high"
         if high > 1.1
-        else "predictions are too high meanwhile"
+        else "predictions are too high until then"
     )
     shorter = (
-        f", or a shorter window (99% of the rewards came within {_time(most)}): later rewards"
+        f", or a shorter window (99% of the rewards arrived within {_time(most)}): later rewards"
         " are still learned"
         if most < 0.5 * window
         else ""
     )
     return (
-        f"{QUICK:.0%} of the rewards so far came within {_time(quick)}, and the window is"
+        f"{QUICK:.0%} of the rewards so far arrived within {_time(quick)}, but the window is"
         f" {_time(window)}",
-        f"rewards are learned at once and missing ones only at its end, so {by_how_much}. Use"
-        f" rewards=ConversionsOnly(window){shorter}",
+        "rewards are learned on arrival, but missing rewards only when the window ends, so"
+        f" {by_how_much}. Use rewards=ConversionsOnly(window){shorter}",
     )
 
 
@@ -360,11 +361,11 @@ def scale(seen: Evidence) -> Words | None:
     deviation = length / math.sqrt(seen.ridge)
     if any(SENSIBLE[0] <= size <= SENSIBLE[1] for size in (length, deviation)):
         return None
-    effect = "is no prior at all" if deviation > 1.0 else "outweighs the rewards"
+    effect = "has no effect" if deviation > 1.0 else "outweighs the rewards"
     return (
         f"rows have a typical length of {length:.2g}, and their largest feature is {top.max():.3g}",
         f"a prior precision of {seen.ridge:.2g} {effect}. Scale the features so that rows have a"
-        " length of about 1 (belated.features.scaling_advice says how), or use"
+        " length of about 1 (see belated.features.scaling_advice), or use"
         f" ridge={1 / length**2:.1g}",
     )
 
@@ -387,12 +388,12 @@ def intercept(seen: Evidence) -> Words | None:
     remedy = "add a column of ones (intercept=True)"
     if isinstance(seen.family, Gaussian) and np.isin(y, (0.0, 1.0)).all():
         return (
-            "rewards of 0 and 1 are learned as Gaussian, and the rows have no intercept",
+            "rewards of 0 and 1 are learned as Gaussian, but the rows have no intercept",
             f"{remedy}, use Bernoulli(), or subtract the mean reward",
         )
     if not _needs_constant(seen, rows, y):
         return None
-    return f"rewards are {y.mean():.3g} on average, and the rows have no intercept", remedy
+    return f"rewards are {y.mean():.3g} on average, but the rows have no intercept", remedy
 
 
 def has_intercept(rows: Matrix) -> bool:
@@ -433,13 +434,16 @@ def calibration(seen: Evidence) -> Words | None:
     bias, error = seen.overview.bias
     if abs(bias) <= max(OFF, BIAS_ERRORS * error):
         return None
-    said = f"predictions are {1.0 + bias:.2g} times what is observed"
+    said = f"predictions are {1.0 + bias:.2g} times the observed rewards"
     if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
         return said, (
-            f"rewards are learned at once, and missing ones only after {_time(seen.window)}."
-            " Use rewards=ConversionsOnly(window)"
+            "rewards are learned on arrival, but missing rewards only after"
+            f" {_time(seen.window)}. Use rewards=ConversionsOnly(window)"
         )
-    return said, "rewards may have changed: set half_life=. Or add features that they depend on"
+    return said, (
+        "rewards may have changed over time: set the policy's half_life. Or add the features on"
+        " which rewards depend"
+    )
 
 
 @check("explore")
@@ -450,7 +454,7 @@ def exploration(seen: Evidence) -> Words | None:
         return None
     return (
         f"{share:.0%} of recent decisions chose {action}",
-        "little is learned about the other actions. Set a floor= to try them",
+        "little is learned about the other actions. Set a floor, so that they are tried",
     )
 
 
@@ -459,7 +463,7 @@ def mode(seen: Evidence) -> Words | None:
     """The bandit is not in ``learn`` mode."""
     if seen.overview.mode == "learn":
         return None
-    return f"the mode is {seen.overview.mode}", "the bandit does not learn as usual"
+    return f"the mode is {seen.overview.mode}", "the bandit does not learn normally"
 
 
 @check("health")
@@ -493,7 +497,7 @@ def duplicates(seen: Evidence) -> Words | None:
     return (
         f"{seen.duplicates} of {total} rewards were reported before",
         "they count once, but each costs as much as a new one. Stop retrying once a report has been"
-        " answered",
+        " acknowledged",
     )
 
 

@@ -239,6 +239,6 @@ def _given(rows: Matrix, table: Matrix, strata: NDArray[np.int64]) -> Matrix:
     rows, left = both[:, : rows.shape[1]], both[:, rows.shape[1] :]
     gram = rows.T @ rows
     little = 1e-9 * gram.trace()
-    if little == 0.0:  # rows do not differ
+    if little == 0.0:  # all rows are the same
         return left
     return left - rows @ np.linalg.solve(gram + little * np.eye(len(gram)), rows.T @ left)

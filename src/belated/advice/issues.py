@@ -39,7 +39,7 @@ class IssueKind(NamedTuple):
 #: The kinds by name; issues with rewards come first.
 KINDS = {
     "unmatched": IssueKind(
-        "No such decision", "name an unknown decision",
+        "Unknown decision", "name an unknown decision",
         "they are not learned. Report rewards under decision.id",
     ),
     "conflict": IssueKind(
@@ -47,7 +47,7 @@ KINDS = {
         "the first value counts. Report a correction with a higher revision",
     ),
     "expired": IssueKind(
-        "After the retention", "came after the retention",
+        "After the retention", "arrived after the retention",
         "they are ignored. Report sooner, or set a longer retention",
     ),
     "invalid": IssueKind(
@@ -57,17 +57,17 @@ KINDS = {
     ),
     "early": IssueKind(
         "Before the decision", "are dated before their decision",
-        "send when it happened, with the time zone, by a clock that is set by NTP. They are refused"
-        " if it is known when their decision was made",
+        "they are refused if the time of the decision is known. Send the time of the event with its"
+        " time zone, and synchronize clocks with NTP",
     ),
     "future": IssueKind(
         "In the future", "are dated in the future",
-        "they are refused. Send when it happened, with the time zone, by a clock that is set by"
-        " NTP, or raise clock_skew",
+        "they are refused. Send the time of the event with its time zone, and synchronize clocks"
+        " with NTP; or raise clock_skew",
     ),
     "clipped": IssueKind(
         "Clipped", "are outside the range of their field",
-        "they count as the nearer end. Widen the range, or check the unit that is sent",
+        "they are replaced by the nearer bound. Widen the range, or check the unit of the values",
     ),
     "unknown": IssueKind(
         "Unknown category", "are not among the values of their field",

@@ -21,7 +21,7 @@ _MEANING = {
     "list": "show the state of each action",
     "pause": "stop choosing it",
     "resume": "choose it again",
-    "retire": "stop choosing it for good",
+    "retire": "stop choosing it permanently",
 }
 
 

@@ -50,8 +50,8 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "address",
         metavar="ADDRESS",
-        help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it holds "
-        "several; or a SQLite file, or the config file of a service",
+        help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it contains "
+        "several bandits; or a SQLite file, or the config file of a service",
     )
 
 
@@ -124,7 +124,7 @@ def _place_of(text: str) -> tuple[Store, str | None]:
 
 
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store that an argument names, and its bandits: the one named, or else all."""
+    """Return the store that an argument names, and its bandits: the one named, otherwise all."""
     store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
         raise InvalidInput(f"{store.path}: no such file")
@@ -136,7 +136,8 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
     for bandit in bandits:
         if bandit.name == name:
             return store, [bandit]
-    raise InvalidInput(f"{store.place} has no bandit {name!r}; it holds {_names(bandits)}", name)
+    known = _names(bandits)
+    raise InvalidInput(f"{store.place} has no bandit {name!r}; known bandits: {known}", name)
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:

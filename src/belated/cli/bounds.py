@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--file",
         metavar="FILE",
         help="observed delays in rounds, one per line; NEVER or an empty line for a reward that"
-        " never came; - for standard input",
+        " never arrived; - for standard input",
     )
     group.add_argument("--column", metavar="NAME", help="column of FILE, if it is CSV")
     add_option(parser, "--rounds", "number of rounds", count, 10_000)
@@ -253,7 +253,7 @@ def _notes(report: dict[str, Any]) -> list[str]:
         most = report["file"]["most_out"]
         note = f"note: if the lines are in the order of decisions, at most {most:,} were pending"
         if not report["file"]["independent"]:
-            note += ", more than with independent delays: rewards come together, as in batches"
+            note += ", more than with independent delays: rewards arrive together, as in batches"
         notes.append(f"{note}.")
     if report["law"] is not None and report["law"]["never"] > FEW:
         notes.append(

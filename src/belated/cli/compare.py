@@ -1,7 +1,7 @@
 """``belated compare``: compare policies on the same problems, delays and random numbers.
 
 For each seed, all policies get the same problem, contexts, random numbers and delays, so that
-policies are compared pairwise. Requires the extra ``experiments``.
+policies are compared pairwise. Requires the ``experiments`` extra.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         metavar="TIME",
         help="with --policy: evaluate decisions from this time on, such as 2026-11-16T12:00:00Z; a "
-        "policy first learns from what was known by then",
+        "policy first learns from earlier data",
     )
     add_module(parser)
     catalogue = "with --policy: JSON file with the records of actions offered by name"
@@ -240,7 +240,7 @@ def _delays_text(report: dict[str, Any]) -> str:
     rows = [("rewards", f"{curve['rewards']:,}, {several(curve['missing'], 'decision')} without")]
     for name, share in (("p50", "half"), ("p90", "9 in 10"), ("p99", "99 in 100")):
         when = "not known" if curve[name] is None else f"after {lasting(curve[name])}"
-        rows.append((f"{share} have come", when))
+        rows.append((f"{share} have arrived", when))
     if report["forecast"] is not None:
         for one in report["forecast"]["expected"]:
             when = "still to come"
@@ -286,9 +286,9 @@ def save_curve(path: str, curve: DelayCurve) -> None:
     unit, name = largest_unit(float(curve.delays[-1]) / 1e6, least=2.0)
     with drawn(path, HEAD + CURVE + FOOT) as figure:
         half = curve.quantile(0.5)
-        title = "When rewards come"
+        title = "When rewards arrive"
         if half is not None:
-            title = f"Half of the rewards come within {lasting(half.total_seconds())}"
+            title = f"Half of the rewards arrive within {lasting(half.total_seconds())}"
         about = f"{several(curve.rewards, 'reward')}; band: {curve.level:.0%} for each age"
         add_head(figure, title, [about])
         axes = add_axes(figure, 4 * MARGIN, HEAD, WIDTH - 6 * MARGIN, CURVE)

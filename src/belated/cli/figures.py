@@ -84,7 +84,7 @@ def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> A
 
 
 def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int) -> None:
-    """Write a text next to a point, with offsets to the right and upwards in points."""
+    """Write text next to a point, with offsets to the right and upwards in points."""
     align = "center" if right == 0 else "left" if right > 0 else "right"
     style = {"ha": align, "va": "bottom" if up else "center_baseline", "fontsize": SMALL}
     offset = {"xytext": (right, up), "textcoords": "offset points"}

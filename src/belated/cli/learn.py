@@ -1,7 +1,7 @@
 """``belated learn``: run the learners of bandits that other processes serve.
 
 Use this command with services configured with ``learn = false``. If you run it on several machines,
-one learner leads and the others stand by. If the leader dies, another learner takes over.
+one learner leads and the others are standbys. If the leader dies, another learner takes over.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "list: show the available models; use: choose a model"
     parser.add_argument("change", metavar="CHANGE", choices=("list", "use"), help=about)
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
-    about = "version of a model, as `list` shows it, or `latest`"
+    about = "version of a model, as shown by `list`, or `latest`"
     parser.add_argument("version", metavar="VERSION", nargs="?", help=about)
     add_reason(parser, required=False)
     add_service(parser)

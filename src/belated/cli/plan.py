@@ -96,8 +96,8 @@ def _asked(options: argparse.Namespace) -> Learning:
         given = {name: seen.get(name) if value is None else value for name, value in given.items()}
     for name, example in (("delay", "2d"), ("rate", "1000/d")):
         if given[name] is None:
-            message = f"--{name} is required, such as {example}"
-            raise InvalidInput(f"{message}; or pass a --journal to take it from", None)
+            message = f"--{name} is required, for example --{name} {example};"
+            raise InvalidInput(f"{message} alternatively, pass --journal to measure it", None)
     given = {name: value for name, value in given.items() if value is not None}
     period = options.period.total_seconds()
     return Learning(**given, lift=options.lift, period=period, dim=options.dim)

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
-    about = "also write each chart as PNG (extra `report`)"
+    about = "also write each chart as PNG (requires the `report` extra)"
     add_option(parser, "--charts", about, metavar="FOLDER")
     about = "name of one reward, in the singular, such as purchase"
     add_option(parser, "--unit", about, default="reward")

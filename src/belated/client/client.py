@@ -201,7 +201,7 @@ class AsyncClient(_Calls):
 
     Its methods are those of :class:`Client`, as coroutines, with the same arguments and retries.
     Create one client when the program starts and share it between tasks. Close it with ``await
-    client.close()``, or use it in an ``async with`` statement. Requires the extra ``client``.
+    client.close()``, or use it in an ``async with`` statement. Requires the ``client`` extra.
     """
 
     _blocks = False
@@ -274,13 +274,13 @@ class AsyncClient(_Calls):
         the same ids when you retry.
 
         Args:
-            contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars frame
-                with one context per row.
+            contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars data
+                frame with one context per row.
             actions: the actions to choose from in every request, unless ``contexts`` has pairs.
             rows: one table of rows per decision, for a bandit without features.
-            ids: an id that you choose for each decision, or the name of a column of the frame.
+            ids: an id that you choose for each decision, or the name of a column of the data frame.
             subjects: the subject of each decision (None if it has no subject), or the name of a
-                column of the frame.
+                column of the data frame.
             activated: False if the reward windows start only when :meth:`activate` is called.
             fallback: as in :meth:`decide`.
         """
@@ -351,7 +351,8 @@ class AsyncClient(_Calls):
 
         Args:
             rewards: (id, value) pairs; mappings with the keys ``id`` and ``value``, and optionally
-                ``at``, ``part`` and ``revision``; or a pandas or polars frame with these columns.
+                ``at``, ``part`` and ``revision``; or a pandas or polars data frame with these
+                columns.
         """
         receipts: list[Receipt] = []
         for batch in batches(named_rewards(rewards)):
@@ -533,7 +534,7 @@ class Client(_Calls):
 
     Create one client when the program starts and share it between threads. Close it with
     ``close()``, or use it in a ``with`` statement. :class:`AsyncClient` has the same methods for
-    asyncio. Requires the extra ``client``.
+    asyncio. Requires the ``client`` extra.
 
     **Retries.** Every request to the service is idempotent. If a request fails to connect, times
     out, or gets status 429, 502, 503 or 504, the client retries it up to ``retries`` times, with

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from belated.core.ids import check_id, new_id, slot_of_subject
-from belated.core.inputs import as_numbers, as_reward, as_rows
+from belated.core.inputs import as_numbers, as_reward, as_rows, must_be
 from belated.core.rewards import check_part
 from belated.core.times import (
     Duration,
@@ -61,7 +61,7 @@ def decision_request(
     if subject is not None:
         slot = slot_of_subject(check_id(subject, "the subject"))
     if type(activated) is not bool:
-        raise InvalidInput(f"activated must be True or False, not {activated!r}", activated)
+        raise must_be("activated", "True or False", activated)
     common: dict[str, Any] = {
         "actions": None if actions is None else _named_actions(actions),
         "id": new_id(system_clock(), slot) if id is None else check_id(id),
@@ -73,7 +73,9 @@ def decision_request(
     if rows is None:
         return DecisionRequest(context=_plain_context(context), **common)
     if context is not None:
-        message = "pass either context or rows, not both: rows are for bandits without features"
+        message = (
+            "pass either `context` or `rows`, not both: `rows` is for bandits without features"
+        )
         raise InvalidInput(message, context)
     numbers = as_numbers(rows, "rows")
     dim = numbers.shape[-1] if numbers.ndim else 0
@@ -85,10 +87,10 @@ def decision_request(
 def _plain_context(context: Any) -> dict[str, Any] | list[float] | None:
     if context is None or isinstance(context, Mapping):
         return None if context is None else dict(context)
-    numbers = as_numbers(context, "the context")
+    numbers = as_numbers(context, "context")
     if numbers.ndim != 1:
-        message = f"the context has shape {numbers.shape}: expected a mapping or a list of numbers"
-        raise InvalidInput(f"{message}; pass row tables as rows=", context)
+        message = f"`context` must be a mapping or a list of numbers, got shape {numbers.shape}"
+        raise InvalidInput(f"{message}; to pass one row per action, use `rows`", context)
     row: list[float] = numbers.tolist()
     return row
 
@@ -130,8 +132,7 @@ def place_of(action: int | str, request: DecisionRequest) -> int:
         return -1
     elif isinstance(action, int):
         return action
-    message = f"fallback must be one of the offered actions, not {action!r}"
-    raise InvalidInput(message, action)
+    raise must_be("fallback", "one of the offered actions", action)
 
 
 def reward_body(

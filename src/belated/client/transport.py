@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import msgspec
 
+from belated.core.inputs import must_be
 from belated.exceptions import InvalidInput, MissingExtra, ServiceError, ServiceUnavailable
 from belated.wire.messages import Problem
 
@@ -60,8 +61,7 @@ class Transport:
         retries: int,
     ) -> None:
         if type(retries) is not int or retries < 0:
-            message = f"retries must be a whole number of at least 0, not {retries!r}"
-            raise InvalidInput(message, retries)
+            raise must_be("retries", "a whole number of at least 0", retries)
         self._url = url
         self._http = http
         self._sleep = sleep
@@ -121,7 +121,7 @@ class Transport:
                 raise InvalidInput(message, self._url) from None
             except httpx.TransportError as error:
                 if any(sign in str(error) for sign in _NO_TLS):
-                    message = f"{self._url} answers without TLS"
+                    message = f"{self._url} responds without TLS"
                     advice = f"use http://{self._url.removeprefix('https://')}"
                     raise InvalidInput(f"{message}: {advice}", self._url) from None
                 reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -153,7 +153,7 @@ def check_url(url: Any) -> None:
 
     >>> check_url("localhost:8080")
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: url is 'localhost:8080': write 'http://localhost:8080'
+    belated.exceptions.InvalidInput: `url` is 'localhost:8080': pass 'http://localhost:8080'
     """
     example = "http://localhost:8080"
     if isinstance(url, str) and url.lower().startswith(("http://", "https://")):
@@ -163,7 +163,7 @@ def check_url(url: Any) -> None:
         example = place.removesuffix("/v1")
     elif isinstance(url, str) and url and "://" not in url:
         example = f"http://{url.removesuffix('/v1')}"
-    raise InvalidInput(f"url is {url!r}: write {example!r}", url)
+    raise InvalidInput(f"`url` is {url!r}: pass {example!r}", url)
 
 
 async def _result(value: Any) -> Any:
@@ -192,7 +192,7 @@ def _describe(problem: Problem) -> str:
 
 
 def _seconds(after: str | None) -> float:
-    """Return the wait that a ``Retry-After`` header demands, in seconds. It may be a date."""
+    """Return the seconds until a ``Retry-After`` time, given as a number of seconds or a date."""
     if after is None:
         return 0.0
     if after.strip().isdecimal():

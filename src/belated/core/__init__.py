@@ -1,1 +1,1 @@
-"""What every other package shares: events, ids, times, reward semantics and input validation."""
+"""Foundations of all other packages: events, ids, times, reward semantics, input validation."""

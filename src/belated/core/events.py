@@ -242,7 +242,7 @@ class Retracted(TimedEvent, tag=9, frozen=True):
     Attributes:
         partition: the partition; each receives its own event.
         at_us: when this happened, in microseconds since 1970.
-        start: start of the period by journal time, in microseconds since 1970.
+        start: start of the period in journal time, in microseconds since 1970.
         end: end of the period (exclusive).
         reporter: the name of the API key, as in the rewards.
         restored: True if the rewards count again.
@@ -402,8 +402,8 @@ class SubjectReward(TimedEvent, tag=15, frozen=True):
         return subject_id(self.subject)
 
 
-#: The first byte of every event. It changes when an event kind gets a new field; a new kind only
-#: needs a new tag.
+#: Codec version, stored in the first byte of every event. Increment it when an event kind gets a
+#: new field; a new kind only needs a new tag.
 VERSION = 2
 
 #: Events with no data other than a decision id and a time.

@@ -8,7 +8,7 @@ A generated id is a UUIDv7 written as 32 lowercase hex digits. From left to righ
 * 2 bits: the variant;
 * 62 random bits from the operating system.
 
-Callers may use their own ids: any text of at most 128 bytes. The *key* of an id is 16 bytes. A
+Callers may use their own ids: any string of at most 128 bytes. The *key* of an id is 16 bytes. A
 generated id is its own key; any other text is hashed into a key of version 8. The two kinds
 therefore never share a key, whatever text a caller sends. The slot has the same position in both.
 A journal of P partitions stores the events of an id in partition slot mod P. Because this depends
@@ -24,6 +24,7 @@ import os
 from hashlib import blake2b
 from typing import Any
 
+from belated.core.inputs import must_be
 from belated.exceptions import InvalidInput
 
 #: The number of slots, and the maximum number of partitions.
@@ -67,7 +68,7 @@ def new_id(now_us: int, slot: int | None = None) -> str:
     """
     now_ms = now_us // 1000
     if not 0 <= now_ms < _MILLISECONDS:
-        raise InvalidInput(f"the time is {now_us!r}: microseconds since 1970 were expected", now_us)
+        raise must_be("now_us", "microseconds since 1970", now_us)
     try:
         tail = _tails.pop()
     except IndexError:
@@ -75,7 +76,7 @@ def new_id(now_us: int, slot: int | None = None) -> str:
     if slot is None:
         return f"{now_ms:012x}{tail}"
     if not 0 <= slot < SLOTS:
-        raise InvalidInput(f"the slot is {slot!r}: from 0 to {SLOTS - 1} was expected", slot)
+        raise must_be("slot", f"from 0 to {SLOTS - 1}", slot)
     return f"{now_ms:012x}7{slot:03x}{tail[4:]}"
 
 
@@ -115,7 +116,7 @@ def check_id(id: Any, what: str = "the id") -> str:
     'order-17'
     >>> check_id("")
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: the id is empty: text of 1 to 128 bytes was expected
+    belated.exceptions.InvalidInput: the id must be text of 1 to 128 bytes, got ''
     """
     if type(id) is str and 0 < len(id) <= MAX_ID_BYTES and id.isascii() and "\0" not in id:
         return id
@@ -123,9 +124,9 @@ def check_id(id: Any, what: str = "the id") -> str:
         if isinstance(getattr(id, "id", None), str):  # the decision itself was passed
             return check_id(id.id, what)
         example = "decision.id" if id is None else f"decision.id, or {str(id)!r}"
-        raise InvalidInput(f"{what} is {id!r}: text was expected, such as {example}", id)
+        raise InvalidInput(f"{what} must be text, such as {example}; got {id!r}", id)
     if not id:
-        raise InvalidInput(f"{what} is empty: text of 1 to {MAX_ID_BYTES} bytes was expected", id)
+        raise InvalidInput(f"{what} must be text of 1 to {MAX_ID_BYTES} bytes, got ''", id)
     try:
         size = len(id.encode()) if len(id) <= MAX_ID_BYTES else len(id)
     except UnicodeEncodeError:
@@ -217,8 +218,7 @@ def check_partitions(partitions: Any) -> int:
     """
     whole = isinstance(partitions, int) and not isinstance(partitions, bool)
     if not (whole and 1 <= partitions <= SLOTS and partitions.bit_count() == 1):
-        message = f"partitions is {partitions!r}: a power of two from 1 to {SLOTS} was expected"
-        raise InvalidInput(message, partitions)
+        raise must_be("partitions", f"a power of two from 1 to {SLOTS}", partitions)
     return int(partitions)
 
 

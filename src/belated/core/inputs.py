@@ -41,7 +41,7 @@ def as_row(x: Any, dim: int) -> Row:
     """
     given = as_numbers(x, "x")
     if given.shape != (dim,):
-        raise InvalidInput(f"x has shape {given.shape}: one row of {dim} numbers was expected", x)
+        raise InvalidInput(f"`x` must be a row of {dim} numbers, got shape {given.shape}", x)
     return _bounded(given, "x")
 
 
@@ -59,12 +59,12 @@ def as_rows(rows: Any, dim: int) -> Row:
 
 def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
     if 0 in shape:
-        return f"rows is empty: pass at least one row of {dim} numbers, one per action"
+        return f"`rows` is empty: pass at least one row of {dim} numbers, one per action"
     if len(shape) == 2:
-        return f"rows have {shape[1]} features; expected {dim} (policy.dim)"
+        return f"`rows` must have {dim} numbers per row (policy.dim), got {shape[1]}"
     if shape == (dim,):
-        return f"rows is one row of {dim} numbers: pass a list of rows, one per action"
-    return f"rows has shape {shape}: pass a list of rows of {dim} numbers, one per action"
+        return f"`rows` is a single row of {dim} numbers: pass a list of rows, one per action"
+    return f"`rows` must be a list of rows of {dim} numbers, one per action; got shape {shape}"
 
 
 def as_reward(y: Any) -> float:
@@ -78,9 +78,9 @@ def as_reward(y: Any) -> float:
     try:
         value = math.nan if isinstance(y, str | bytes | np.complexfloating) else float(y)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"the reward is {y!r}: a number was expected", y) from None
+        raise InvalidInput(f"the reward must be a number, got {y!r}", y) from None
     if not abs(value) <= MAX_REWARD:
-        message = f"the reward is {y!r}: a number of at most {MAX_REWARD:g} in size was expected"
+        message = f"the reward must be a number from {-MAX_REWARD:g} to {MAX_REWARD:g}, got {y!r}"
         raise InvalidInput(message, y)
     return value
 
@@ -93,9 +93,9 @@ def outside(value: float, least: float, most: float) -> InvalidInput:
     """
     remedy = "report one within these bounds, or widen the bounds of the rewards"
     if (least, most) == (0.0, 1.0):
-        remedy = "report 1 or 0 for yes or no; for amounts give the bandit family=Gaussian()"
+        remedy = "report 1 or 0 for yes or no; for amounts, pass family=Gaussian() to the bandit"
     elif (least, most) == (0.0, MAX_REWARD):
-        remedy = "report counts of at least 0; for other amounts give the bandit family=Gaussian()"
+        remedy = "report counts of at least 0; for amounts, pass family=Gaussian() to the bandit"
     error = InvalidInput(f"the reward {value} is outside [{least:g}, {most:g}]: {remedy}", value)
     error.issue = "invalid"
     return error
@@ -105,11 +105,11 @@ def as_rewards(y: Any, count: int) -> Vector:
     """Return rewards as float64; raise unless there are ``count`` of them."""
     rewards = as_numbers(y, "y").astype(np.float64)
     if rewards.shape != (count,):
-        raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
+        raise InvalidInput(f"`y` must be a list of {count} rewards, got shape {rewards.shape}", y)
     bad = ~(np.abs(rewards) <= MAX_REWARD)
     if bad.any():
         at = int(bad.argmax())
-        message = f"y[{at}] is {rewards[at]}: at most {MAX_REWARD:g} in size, and finite"
+        message = f"y[{at}] must be from {-MAX_REWARD:g} to {MAX_REWARD:g}, got {rewards[at]}"
         raise InvalidInput(message, float(rewards[at]))
     return rewards
 
@@ -128,13 +128,22 @@ def check_made(
             that call.
     """
     if isinstance(value, type):
-        message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
+        message = f"`{name}` is the class {value.__name__}: pass an instance, such as {example}"
         raise InvalidInput(message, value)
     if not hasattr(value, needs):
-        if isinstance(value, str):  # "gaussian" means Gaussian()
+        if isinstance(value, str):  # suggest Gaussian() for "gaussian"
             known = {call.partition("(")[0].lower(): call for call in names}
             example = known.get(value.lower(), example)
-        raise InvalidInput(f"{name} is {value!r}: pass {example}", value)
+        raise InvalidInput(f"`{name}` is {value!r}: pass {example}", value)
+
+
+def must_be(name: str, needed: str, value: Any) -> InvalidInput:
+    """Return the error for an argument.
+
+    >>> str(must_be("others", "a whole number above 0", 0))
+    '`others` must be a whole number above 0, got 0'
+    """
+    return InvalidInput(f"`{name}` must be {needed}, got {value!r}", value)
 
 
 def as_positive(value: Any, name: str) -> float:
@@ -142,9 +151,9 @@ def as_positive(value: Any, name: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value) from None
+        raise must_be(name, "a number above 0", value) from None
     if not (number > 0 and math.isfinite(number)):
-        raise InvalidInput(f"{name} is {value!r}: a finite number above 0 was expected", value)
+        raise must_be(name, "a finite number above 0", value)
     return number
 
 
@@ -152,8 +161,7 @@ def as_nonnegative(value: Any, name: str) -> float:
     """Return a finite number of at least zero."""
     number = as_float(value)
     if not 0.0 <= number < math.inf:
-        message = f"{name} is {value!r}: a finite number of at least 0 was expected"
-        raise InvalidInput(message, value)
+        raise must_be(name, "a finite number of at least 0", value)
     return number
 
 
@@ -162,26 +170,25 @@ def as_probability(value: Any, name: str) -> float:
 
     >>> as_probability(5, "delta")
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: delta is 5: a probability between 0 and 1 was expected
+    belated.exceptions.InvalidInput: `delta` must be a probability between 0 and 1, got 5
     """
     number = as_float(value)
     if not 0.0 < number < 1.0:
-        message = f"{name} is {value!r}: a probability between 0 and 1 was expected"
-        raise InvalidInput(message, value)
+        raise must_be(name, "a probability between 0 and 1", value)
     return number
 
 
 def as_dim(dim: Any, name: str = "dim") -> int:
     """Return a dimension; raise unless it is a whole number of at least 1."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
-        raise InvalidInput(f"{name} is {dim!r}: a whole number of at least 1 was expected", dim)
+        raise must_be(name, "a whole number of at least 1", dim)
     return int(dim)
 
 
 def as_rounds(value: Any, name: str) -> int:
     """Return a number of rounds; raise unless it is a whole number of at least 0."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
+        raise must_be(name, "a whole number of rounds", value)
     return int(value)
 
 
@@ -191,13 +198,13 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
         return value
     try:
         array = np.asarray(value)
-    except ValueError:  # ragged nesting
+    except ValueError:  # the rows have different lengths
         raise InvalidInput(
-            f"{name} is not an array of numbers: its rows have different lengths", value
+            f"`{name}` is not an array of numbers: its rows have different lengths", value
         ) from None
     if array.dtype.kind not in "fiub":
         hint = f"; pass {name}.to_dict() if it is a context" if hasattr(value, "to_dict") else ""
-        message = f"{name} has dtype {array.dtype}: real numbers were expected{hint}"
+        message = f"`{name}` must hold real numbers, got dtype {array.dtype}{hint}"
         raise InvalidInput(message, value)
     return array
 

@@ -46,7 +46,7 @@ class Result:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Return a schema that accepts instances and serializes them with ``to_dict()``."""
-        from pydantic_core import core_schema  # only Pydantic calls this
+        from pydantic_core import core_schema  # installed, because only Pydantic calls this
 
         return core_schema.is_instance_schema(
             cls,
@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
-    """Return the lines as a pandas DataFrame with the given index column.
+    """Return the rows as a pandas DataFrame with the given index column.
 
     Raises:
         MissingExtra: pandas is not installed.

@@ -1,4 +1,4 @@
-"""What a missing reward means.
+"""Reward semantics: the meaning of a missing reward.
 
 A missing reward may be late or lost, or there may never have been one to report. This depends on
 your application, so a :class:`~belated.Bandit` requires a choice. If a decision has no reward when
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from belated.core.events import Reward, SubjectReward
 from belated.core.ids import check_id
-from belated.core.inputs import MAX_REWARD, Interval, as_reward, outside
+from belated.core.inputs import MAX_REWARD, Interval, as_reward, must_be, outside
 from belated.core.times import Duration, as_duration, duration_us, format_duration
 from belated.exceptions import InvalidInput
 
@@ -46,15 +46,14 @@ class _Semantics:
             span = as_duration(self.attribution, "attribution")
             object.__setattr__(self, "attribution", span)
         if self.reduce not in ("latest", "sum", "max"):
-            message = f"reduce is {self.reduce!r}: 'latest', 'sum' or 'max' was expected"
-            raise InvalidInput(message, self.reduce)
+            raise must_be("reduce", "'latest', 'sum' or 'max'", self.reduce)
         if self.bounds is not None:
             try:
                 low, high = (as_reward(bound) for bound in self.bounds)
             except (TypeError, ValueError):
                 low, high = math.nan, math.nan
             if not low < high:
-                message = f"bounds is {self.bounds!r}: pass two numbers, the lower first"
+                message = f"`bounds` is {self.bounds!r}: pass two numbers, the lower one first"
                 raise InvalidInput(message, self.bounds)
             object.__setattr__(self, "bounds", (low, high))
 
@@ -153,15 +152,15 @@ class DefaultAfter(_Semantics):
         super().__post_init__()
         if self.window is None:
             raise InvalidInput(
-                "DefaultAfter: window is None; pass how long to wait for a reward, such as '7d'",
+                "`window` of DefaultAfter is None: pass the time to wait for a reward, such as"
+                " '7d'",
                 None,
             )
         if self.learn not in ("on arrival", "together"):
-            message = f"learn is {self.learn!r}: 'on arrival' or 'together' was expected"
-            raise InvalidInput(message, self.learn)
+            raise must_be("learn", "'on arrival' or 'together'", self.learn)
         object.__setattr__(self, "value", as_reward(self.value))
         if not self.min_reward <= self.value <= self.max_reward:
-            message = f"value is {self.value!r}, which is outside bounds {self.bounds}"
+            message = f"`value` must be within `bounds` {self.bounds}, got {self.value!r}"
             raise InvalidInput(message, self.value)
 
     @property
@@ -205,11 +204,12 @@ class ConversionsOnly(_Semantics):
         super().__post_init__()
         if self.window is None:
             raise InvalidInput(
-                "ConversionsOnly: window is None; pass how long to wait, such as '7d'", None
+                "`window` of ConversionsOnly is None: pass the time to wait for a reward,"
+                " such as '7d'",
+                None,
             )
         if self.delivery not in ("auto", "batches", "single"):
-            message = f"delivery is {self.delivery!r}: 'auto', 'batches' or 'single' was expected"
-            raise InvalidInput(message, self.delivery)
+            raise must_be("delivery", "'auto', 'batches' or 'single'", self.delivery)
 
 
 Rewards = Explicit | DefaultAfter | ConversionsOnly
@@ -238,10 +238,10 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
 def check_semantics(rewards: Any) -> None:
     """Raise unless ``rewards`` states what a missing reward means."""
     if rewards is None:
-        raise InvalidInput(f"rewards is missing: {_RECOMMENDED}", rewards)
+        raise InvalidInput(f"`rewards` is missing: {_RECOMMENDED}", rewards)
     if not isinstance(rewards, Rewards):
         got = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
-        expected = "rewards must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
+        expected = "`rewards` must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
         raise InvalidInput(f"{expected}; got {got}: {_RECOMMENDED}", rewards)
 
 
@@ -250,7 +250,7 @@ def check_default(rewards: Rewards, support: Interval) -> None:
     min_reward, max_reward = rewards.range(support)
     if rewards.on_timeout == "defaulted" and not min_reward <= rewards.default <= max_reward:
         bounds = f"[{min_reward:g}, {max_reward:g}]"
-        message = f"the default value {rewards.default} is outside {bounds}: choose one within"
+        message = f"the default value must be within {bounds}, got {rewards.default}"
         raise InvalidInput(message, rewards.default)
 
 
@@ -346,5 +346,4 @@ def check_part(part: Any, revision: Any) -> None:
         check_id(part, "the part")
     whole = isinstance(revision, int) and not isinstance(revision, bool)
     if not whole or not 0 <= revision < 1 << 63:
-        message = f"revision is {revision!r}: a whole number of at least 0 was expected"
-        raise InvalidInput(message, revision)
+        raise must_be("revision", "a whole number of at least 0", revision)

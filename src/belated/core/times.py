@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.inputs import must_be
 from belated.exceptions import InvalidInput
 
 #: A time as callers pass it: a datetime with a time zone (a pandas Timestamp is one), ISO 8601
@@ -52,8 +53,8 @@ def as_microseconds(when: Any, name: str = "at") -> int:
     1794826800000000
     >>> as_microseconds(1_700_000_000)
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: at is 1700000000, which looks like seconds since 1970: pass \
-a datetime, datetime.fromtimestamp(1700000000, tz=UTC)
+    belated.exceptions.InvalidInput: `at` is 1700000000, which looks like seconds since 1970: pass \
+a datetime, such as datetime.fromtimestamp(1700000000, tz=UTC)
     """
     if isinstance(when, str):
         when = _from_text(when, name)
@@ -62,33 +63,33 @@ a datetime, datetime.fromtimestamp(1700000000, tz=UTC)
     if isinstance(when, int | np.integer) and not isinstance(when, bool):
         return _from_number(int(when), name)
     if isinstance(when, np.datetime64):
-        message = f"{name} is {when!r}, which has no time zone"
-        raise InvalidInput(f"{message}: pass pandas.Timestamp(..., tz='UTC'), or a datetime", when)
+        message = f"`{name}` is {when!r}, which has no time zone: pass a timezone-aware datetime,"
+        raise InvalidInput(f"{message} or pandas.Timestamp(..., tz='UTC')", when)
     if isinstance(when, float):
         _refuse_seconds(when, name)
-    message = f"{name} is {when!r}: a datetime with its time zone was expected, or ISO 8601 text"
-    raise InvalidInput(f"{message} such as '2026-11-16T12:00:00Z'", when)
+    needed = "a timezone-aware datetime, or ISO 8601 text such as '2026-11-16T12:00:00Z'"
+    raise must_be(name, needed, when)
 
 
 def _from_text(text: str, name: str) -> datetime:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        message = f"{name} is {text!r}: ISO 8601 was expected, such as '2026-11-16T12:00:00Z'"
-        raise InvalidInput(message, text) from None
+        raise must_be(name, "ISO 8601 text such as '2026-11-16T12:00:00Z'", text) from None
     if when.utcoffset() is None:
         plain = when.isoformat()
-        message = f"{name} is {text!r}, which has no time zone: write '{plain}Z' if it is UTC"
+        message = f"`{name}` is {text!r}, which has no time zone: write '{plain}Z' if it is UTC"
         raise InvalidInput(f"{message}, or add its offset, as in '{plain}+01:00'", text)
     return when
 
 
 def _from_datetime(when: datetime, name: str) -> int:
-    if when != when:  # pandas.NaT
-        raise InvalidInput(f"{name} is {when!r}: pass a time, or leave it out for now", when)
+    if when != when:  # pandas.NaT is not equal to itself
+        message = f"`{name}` is {when!r}: pass a time, or omit it to use the current time"
+        raise InvalidInput(message, when)
     if when.utcoffset() is None:
-        message = f"{name} is {when.isoformat()}, which has no time zone: pass one in UTC,"
-        raise InvalidInput(f"{message} datetime.now(UTC) or .replace(tzinfo=UTC)", when)
+        message = f"`{name}` is {when.isoformat()}, which has no time zone: pass a datetime in UTC,"
+        raise InvalidInput(f"{message} as from datetime.now(UTC) or .replace(tzinfo=UTC)", when)
     return (when - _EPOCH) // _MICROSECOND
 
 
@@ -97,8 +98,8 @@ def _from_number(number: int, name: str) -> int:
         return number
     _refuse_seconds(number, name)
     raise InvalidInput(
-        f"{name} is {number}: numbers are interpreted as microseconds since 1970, and this one is"
-        " out of range; pass a timezone-aware datetime",
+        f"`{name}` is {number}, which is out of range for microseconds since 1970: pass a"
+        " timezone-aware datetime",
         number,
     )
 
@@ -112,8 +113,8 @@ def _refuse_seconds(number: float, name: str) -> None:
     ):
         if MIN_MICROSECONDS <= number * microseconds <= MAX_MICROSECONDS:
             raise InvalidInput(
-                f"{name} is {number}, which looks like {unit} since 1970: pass a datetime,"
-                f" datetime.fromtimestamp({number}{in_seconds}, tz=UTC)",
+                f"`{name}` is {number}, which looks like {unit} since 1970: pass a datetime, such"
+                f" as datetime.fromtimestamp({number}{in_seconds}, tz=UTC)",
                 number,
             )
 
@@ -129,10 +130,10 @@ def check_reported(at: int, now: int, decided: int | None = None, skew: int = CL
 
     >>> check_reported(1_700_003_600_000_000, now=1_700_000_000_000_000)
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: at is 2023-11-14T23:13:20+00:00, 1 hour ahead of this \
-machine's clock: send when it happened, with the time zone, from a machine synchronized by NTP
+    belated.exceptions.InvalidInput: `at` is 2023-11-14T23:13:20+00:00, 1 hour ahead of this \
+machine's clock: send the time of the event with its time zone, and synchronize clocks with NTP
     """
-    remedy = "send when it happened, with the time zone, from a machine synchronized by NTP"
+    remedy = "send the time of the event with its time zone, and synchronize clocks with NTP"
     if at > now + skew:
         ahead = lasting((at - now) / 1e6, words=True)
         message = f"{ahead} ahead of this machine's clock: {remedy}"
@@ -142,7 +143,7 @@ machine's clock: send when it happened, with the time zone, from a machine synch
     else:
         return
     when = as_datetime(at)
-    error = InvalidInput(f"at is {when.isoformat()}, {message}", when)
+    error = InvalidInput(f"`at` is {when.isoformat()}, {message}", when)
     error.issue = "future" if at > now + skew else "early"
     raise error
 
@@ -155,10 +156,9 @@ def as_duration(value: Any, name: str) -> timedelta:
     """
     span = parse_duration(value, name) if isinstance(value, str) else value
     if not isinstance(span, timedelta):
-        message = f"{name} is {value!r}: a duration was expected, '7d' or timedelta(days=7)"
-        raise InvalidInput(message, value)
+        raise must_be(name, "a duration, such as '7d' or timedelta(days=7)", value)
     if span < _MICROSECOND:
-        raise InvalidInput(f"{name} is {value!r}: a duration above 0 was expected", value)
+        raise must_be(name, "a duration above 0", value)
     return span
 
 
@@ -167,20 +167,22 @@ def duration_us(span: timedelta) -> int:
     return span // _MICROSECOND
 
 
-def parse_duration(text: str, name: str = "the duration") -> timedelta:
+def parse_duration(text: str, name: str | None = None) -> timedelta:
     """Parse a duration written as whole numbers with units: d, h, m, s and us.
 
     >>> parse_duration("7d")
     datetime.timedelta(days=7)
     """
     if not re.fullmatch(r"(\d+(d|h|m|s|us))+", text, re.ASCII):
-        message = f"{name} is {text!r}: 7d, 12h, 30m or 45s was expected"
-        raise InvalidInput(message, text)
+        needed = "a duration, such as 7d, 12h, 30m or 45s"
+        if name is None:
+            raise InvalidInput(f"expected {needed}, got {text!r}", text)
+        raise must_be(name, needed, text)
     try:
         parts = re.findall(r"(\d+)(d|h|m|s|us)", text)
         return timedelta(microseconds=sum(int(count) * _UNITS[unit] for count, unit in parts))
     except (OverflowError, ValueError):  # int() raises ValueError beyond 4,300 digits
-        raise InvalidInput(f"{name} is {text!r}, which is too long", text) from None
+        raise InvalidInput(f"the duration {text!r} is too long", text) from None
 
 
 def format_duration(microseconds: int) -> str:

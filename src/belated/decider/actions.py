@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from belated.core.events import ActionChanged
-from belated.core.inputs import Row
+from belated.core.inputs import Row, must_be
 from belated.core.results import Result
 from belated.core.times import Moment, as_datetime, as_microseconds
 from belated.decider.requests import ParsedRequest
@@ -82,11 +82,11 @@ def only_open(
 def is_offered(
     action: int | str, names: Collection[int | str] | None, changes: Changes, now: int
 ) -> bool:
-    """Return whether an action is on offer and open, so that its decision can be repeated.
+    """Return whether an action is offered and open, so that its decision can be repeated.
 
     Args:
         action: the action that was chosen.
-        names: names of the actions on offer; None: any action.
+        names: names of the offered actions; None: any action.
         changes: the last change of each action.
         now: the current time, in microseconds since 1970.
     """
@@ -167,13 +167,13 @@ def action_change(
         InvalidInput: the action is unknown, or this change is not allowed.
     """
     if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
-        raise InvalidInput(f"action is {action!r}: the name of an action was expected", action)
+        raise must_be("action", "the name of an action", action)
     name = str(action)
     if declared is not None and name not in (known := [*map(str, declared)]):
         raise InvalidInput(f"unknown action {name!r}; known actions: {', '.join(known)}", action)
     if (change == "resume" and start is not None) or (change != "pause" and until is not None):
-        message = "an action is resumed at once, and only a pause has an end"
-        raise InvalidInput(f"{message}: leave `start` and `until` out", start or until)
+        message = "only a pause can have a start and an end: omit `start` and `until`"
+        raise InvalidInput(message, start or until)
     before = changes.get(name)
     if change == "pause" and before is not None and before.change == "retire":
         message = f"the action {name!r} is retired: resume it first, then pause it"
@@ -181,6 +181,6 @@ def action_change(
     begin = 0 if start is None else as_microseconds(start, "start")
     end = None if until is None else as_microseconds(until, "until")
     if end is not None and end <= max(begin, now):
-        message = f"until is {as_datetime(end).isoformat()}: a time after the start of the pause"
-        raise InvalidInput(f"{message}, and after now, was expected", until)
+        message = "`until` must be in the future and after the start of the pause,"
+        raise InvalidInput(f"{message} got {as_datetime(end).isoformat()}", until)
     return ActionChanged(now, name, change, begin, end, reason, actor)

@@ -53,13 +53,13 @@ def split_requests(
     """Return the decision requests of a batch.
 
     Args:
-        contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars frame
-            with one context per line.
+        contexts: a list of contexts or of (context, actions) pairs, or a pandas or polars data
+            frame with one context per row.
         actions: the actions of all requests, unless contexts are pairs.
         rows: the row table of each request, instead of contexts.
-        ids: a decision id for each request; or the name of a column of the frame, which is then
-            removed from the contexts.
-        subjects: the subject of each decision, or None; or the name of a column of the frame.
+        ids: a decision id for each request; or the name of a column of the data frame, which is
+            then removed from the contexts.
+        subjects: the subject of each decision, or None; or the name of a column of the data frame.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
     BatchRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
@@ -68,8 +68,8 @@ def split_requests(
     """
     if rows is not None:
         if contexts is not None:
-            message = "contexts and rows are both given: pass rows to a bandit without features"
-            raise InvalidInput(f"{message}, and contexts to any other", contexts)
+            message = "`contexts` and `rows` cannot both be passed: pass `rows` to a bandit without"
+            raise InvalidInput(f"{message} features, and `contexts` to any other bandit", contexts)
         tables = _listed(rows, "rows", "row tables")
         names, owners = _ids(ids, len(tables)), _subjects(subjects, len(tables))
         lines = zip(tables, names, owners, strict=True)
@@ -102,7 +102,7 @@ def split_rewards(rewards: Any) -> list[BatchReward]:
 
     Args:
         rewards: (id, value) pairs; or mappings with the keys id and value, and optionally at, part
-            and revision; or a pandas or polars frame with such columns.
+            and revision; or a pandas or polars data frame with such columns.
 
     >>> split_rewards([("order-17", 1.0), {"id": "order-18", "value": 0.0, "part": "click"}])[1]
     BatchReward(id='order-18', value=0.0, at=None, part='click', revision=0)
@@ -140,14 +140,14 @@ def _reward(item: Any) -> BatchReward:
             raise InvalidInput(f"a reward has no {missing}: {shown(item)}", item)
         given = {key: value for key, value in item.items() if value is not None}
         revision = given.get("revision")
-        # Columns with missing values are float.
+        # pandas stores integer columns with missing values as float.
         if isinstance(revision, float) and revision.is_integer():
             given["revision"] = int(revision)
         return BatchReward(**given)
     if isinstance(item, tuple | list) and len(item) == 2:
         return BatchReward(*item)
-    expected = "an (id, value) pair, or a mapping with the keys id and value, was expected"
-    raise InvalidInput(f"a reward is {shown(item)}: {expected}", item)
+    needed = "an (id, value) pair, or a mapping with the keys id and value"
+    raise InvalidInput(f"a reward must be {needed}; got {shown(item)}", item)
 
 
 def _is_pair(request: Any) -> bool:
@@ -158,9 +158,9 @@ def _is_pair(request: Any) -> bool:
 
 
 def _column(contexts: list[Any], argument: str, name: str) -> list[Any]:
-    """Remove a column from a frame's records, and return the column."""
+    """Remove a column from a data frame's records, and return the column."""
     if contexts and name not in contexts[0]:
-        message = f"{argument} is {name!r}, but the frame has no such column, only"
+        message = f"`{argument}` is {name!r}, but the data frame has only the columns"
         raise InvalidInput(f"{message} {', '.join(contexts[0])}", name)
     return [context.pop(name) for context in contexts]
 
@@ -170,13 +170,13 @@ def _ids(ids: Any, count: int) -> list[str | None]:
         return [None] * count
     names = _listed(ids, "ids", "decision ids")
     if len(names) != count:
-        message = f"ids has {len(names)} entries for {count} requests: pass one for each"
+        message = f"`ids` has {len(names)} entries for {count} requests: pass one id per request"
         raise InvalidInput(message, ids)
     seen: set[str] = set()
     for at, id in enumerate(names):
         check_id(id, f"ids[{at}]")
         if id in seen:
-            raise InvalidInput(f"ids contains {id!r} more than once: ids must be unique", id)
+            raise InvalidInput(f"`ids` contains {id!r} more than once: ids must be unique", id)
         seen.add(id)
     return list(names)
 
@@ -186,8 +186,8 @@ def _subjects(subjects: Any, count: int) -> list[str | None]:
         return [None] * count
     names = _listed(subjects, "subjects", "subjects")
     if len(names) != count:
-        message = f"subjects has {len(names)} entries for {count} requests: pass one for each"
-        raise InvalidInput(f"{message}, or None", subjects)
+        message = f"`subjects` has {len(names)} entries for {count} requests: pass one subject, or"
+        raise InvalidInput(f"{message} None, per request", subjects)
     return names
 
 
@@ -202,4 +202,4 @@ def _listed(given: Any, name: str, what: str) -> list[Any]:
 
 def _refuse(given: Any, name: str, what: str) -> NoReturn:
     hint = "; call collect() on a lazy frame" if hasattr(given, "collect") else ""
-    raise InvalidInput(f"{name} is {shown(given)}: a list of {what} was expected{hint}", given)
+    raise InvalidInput(f"`{name}` must be a list of {what}, got {shown(given)}{hint}", given)

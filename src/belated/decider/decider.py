@@ -212,12 +212,12 @@ AT_ONCE = 1 << 15
 def runs_of(
     requests: Sequence[ParsedRequest], dim: int
 ) -> Iterator[tuple[slice, slice, list[int]]]:
-    """Split requests into runs; yield the slice of requests, their lines, and each request's end.
+    """Split requests into runs; yield the slice of requests, their rows, and each request's end.
 
-    Ends are relative to the first line of the run.
+    Ends are relative to the first row of the run.
 
     Args:
-        requests: the requests, in the order of their lines in the table.
+        requests: the requests, in the order of their rows in the table.
         dim: number of columns of a row.
 
     >>> [run for run in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=4)]
@@ -636,7 +636,7 @@ class Decider:
             self._source.remove_pending(decision.x.astype(np.float64), weight)
 
     def _repair(self) -> None:
-        if not self._repaired:  # a repair is slow
+        if not self._repaired:  # repair only once, because it is slow
             self._repaired = True
             self._source.repair(self.unapplied)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from belated.core.inputs import must_be
 from belated.decider.baselines import FIRST, UNIFORM
 from belated.exceptions import InvalidInput
 
@@ -39,16 +40,14 @@ class Holdout:
     def __post_init__(self) -> None:
         number = isinstance(self.share, int | float) and not isinstance(self.share, bool)
         if not number or not 0.0 < self.share < 1.0:
-            message = f"share is {self.share!r}: a number between 0 and 1 was expected"
-            raise InvalidInput(f"{message}, such as 0.05", self.share)
+            raise must_be("share", "a number between 0 and 1, such as 0.05", self.share)
         if type(self.baseline) not in (int, str) or self.baseline == "":
             given = "missing" if self.baseline == "" else repr(self.baseline)
-            message = f"baseline is {given}: the name of the action to show without a bandit,"
-            raise InvalidInput(f"{message} 'first' or 'uniform' was expected", self.baseline)
+            message = f"`baseline` is {given}: pass 'first', 'uniform' or the name of the action"
+            raise InvalidInput(f"{message} to show without a bandit", self.baseline)
         by: Any = self.by
         if by is not None and not isinstance(by, str):
-            message = f"by is {by!r}: the name of a field of the context was expected"
-            raise InvalidInput(message, by)
+            raise must_be("by", "the name of a context field", by)
 
     def contains(self, unit: str) -> bool:
         """Return whether an id or unit is in the holdout; all processes get the same result."""
@@ -64,8 +63,10 @@ class Holdout:
         if self.by is None:
             return None
         if not isinstance(context, Mapping) or context.get(self.by) is None:
-            message = f"the context has no {self.by!r}, by which the holdout is drawn"
-            raise InvalidInput(f"{message}: send it, or leave out `by` in the holdout", context)
+            message = (
+                f"the context has no field {self.by!r}, which assigns decisions to the holdout"
+            )
+            raise InvalidInput(f"{message}: send it, or omit `by` in the holdout", context)
         return str(context[self.by])
 
     def baseline_share(self, index: int, actions: Sequence[int | str] | None, count: int) -> float:
@@ -88,11 +89,11 @@ def check_holdout(holdout: Any, features: object) -> Holdout | None:
     if holdout is None:
         return None
     if not isinstance(holdout, Holdout):
-        message = f"holdout is {holdout!r}: pass Holdout(0.05, baseline='uniform')"
+        message = f"`holdout` is {holdout!r}: pass Holdout(0.05, baseline='uniform')"
         raise InvalidInput(message, holdout)
     if holdout.by is not None and features is None:
-        message = f"the holdout reads the field {holdout.by!r} of the context, but requests without"
+        message = f"the holdout reads the context field {holdout.by!r}, but a bandit without"
         raise InvalidInput(
-            f"{message} features have no context: give the bandit features, or leave out `by`"
+            f"{message} features receives no contexts: add features to the bandit, or omit `by`"
         )
     return holdout

@@ -77,11 +77,13 @@ def model_choice(
     data = coordination.kept_model(version)
     if data is None:
         known = ", ".join(str(model.version) for model in models_in(coordination, None))
-        message = f"there is no model of version {version}"
+        message = f"there is no model version {version}"
         raise InvalidInput(f"{message}; known versions: {known or 'none'}, latest", version)
     if latest is not None and PublishedModel.read(data).features != latest.features:
-        message = f"the model of version {version} is for other features"
-        raise InvalidInput(f"{message}; choose one published since the features changed", version)
+        message = f"model version {version} was learned with different features"
+        raise InvalidInput(
+            f"{message}: choose a version published since the features changed", version
+        )
     return ModelChosen(now, version, data, reason, actor)
 
 

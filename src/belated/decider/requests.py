@@ -12,7 +12,7 @@ import numpy as np
 
 from belated.core.events import Decision, Event, SubjectDecision
 from belated.core.ids import check_id, key_of, partition_of, slot_of_subject
-from belated.core.inputs import Row, as_rows
+from belated.core.inputs import Row, as_rows, must_be
 from belated.decider.holdouts import Holdout
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, Shared
@@ -30,7 +30,7 @@ def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
     @wraps(decide)
     def checked(*arguments: P.args, **named: P.kwargs) -> T:
         for name in named.keys() - known:
-            message = f"decide has no argument {name!r}: if it is a field of the context, pass"
+            message = f"decide() has no argument {name!r}: if it is a context field, pass"
             raise InvalidInput(f"{message} decide({{{name!r}: {named[name]!r}}})", name)
         return decide(*arguments, **named)
 
@@ -95,12 +95,12 @@ def parse_request(
         subject: the subject of the decision, validated.
     """
     if type(activated) is not bool:
-        raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+        raise must_be("activated", "True or False", activated)
     actions = offered(actions, features)
     table = rows_of(context, actions, rows, dim, features)
     count = len(table)
     if not count:
-        raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
+        raise InvalidInput(f"`rows` has shape {table.shape}: pass at least one row", rows)
     names = None if actions is None else action_names(actions, count)
     packed = pack_context(context, actions, features) if contexts and features is not None else None
     unit = None if holdout is None else holdout.unit_of(context)
@@ -119,18 +119,18 @@ def rows_of(
             raise _no_rows(context)
         return as_rows(rows, dim)
     if rows is not None:
-        message = "rows are given, but this bandit encodes them from contexts: pass the context"
-        raise InvalidInput(f"{message}, or create a bandit without features", rows)
+        message = "this bandit encodes rows from contexts: pass `context` instead of `rows`,"
+        raise InvalidInput(f"{message} or create a bandit without features", rows)
     actions = offered(actions, features)
     if actions is None:
-        raise InvalidInput("actions are missing: pass those on offer", actions)
+        raise InvalidInput("`actions` is missing: pass the offered actions", actions)
     return features.rows(context, actions)
 
 
 def _no_rows(context: Any) -> InvalidInput:
     """Return the error for a bandit without features that receives something other than rows."""
     if context is None:
-        message = "rows are missing: pass rows=[...] with one row of numbers per action, or name"
+        message = "`rows` is missing: pass rows=[...] with one row of numbers per action, or name"
         return InvalidInput(f"{message} the actions, Bandit(['blue', 'red'], ...)", context)
     message = f"the context is {shown(context)}, but this bandit has no features to encode it"
     if isinstance(context, Mapping):
@@ -141,7 +141,7 @@ def _no_rows(context: Any) -> InvalidInput:
 
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
-    """Return the actions on offer: the named actions, or all actions of the features."""
+    """Return the offered actions: the named actions, or all actions of the features."""
     if features is None or isinstance(actions, Mapping):
         return actions
     if actions is not None:
@@ -169,7 +169,7 @@ def check_subject(subject: Any, id: str | None, partitions: int) -> str:
         home = slot_of_subject(name) % partitions
         if partition_of(key_of(id), partitions) != home:
             message = f"the id {id!r} belongs to a different partition than the subject"
-            raise InvalidInput(f"{message} {subject!r}: leave out the id to have it generated", id)
+            raise InvalidInput(f"{message} {subject!r}: omit the id, and one is generated", id)
     return name
 
 

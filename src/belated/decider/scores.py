@@ -22,8 +22,8 @@ class ActionScore(msgspec.Struct, Result, frozen=True):
     Attributes:
         action: name of the action, or its index if it has none.
         mean: predicted mean reward.
-        low: lower end of the 95 % interval of the mean, from the rewards that have arrived.
-        high: upper end of the interval.
+        low: lower bound of the 95 % interval of the mean, from the rewards that have arrived.
+        high: upper bound of the interval.
         propensity: the probability with which the action would be chosen; None if the policy does
             not report it.
     """
@@ -44,7 +44,7 @@ class Scores(msgspec.Struct, Result, frozen=True):
 
     Attributes:
         choice: the action that would be chosen, for one random draw.
-        actions: the scores of the actions on offer, in order, except paused actions.
+        actions: the scores of the offered actions, in order, except paused actions.
     """
 
     choice: int | str

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Vector, as_positive
+from belated.core.inputs import Vector, as_positive, must_be
 from belated.core.results import Shortened
 from belated.delays.process import (
     Atoms,
@@ -165,8 +165,7 @@ class Batched:
         object.__setattr__(self, "period", as_rounds(self.period, "period", least=1))
         set_checked(self, as_rounds, "offset")
         if self.offset >= self.period:
-            message = f"offset is {self.offset}: it must be less than the period of {self.period}"
-            raise InvalidInput(message, self.offset)
+            raise must_be("offset", f"less than the period of {self.period}", self.offset)
 
     @property
     def mean(self) -> float:
@@ -265,7 +264,9 @@ class Chain:
     def _set_states(self, name: str, by_state: Sized) -> None:
         """Set a field of a subclass that has one item per state."""
         if len(by_state) != (states := len(self.transition)):
-            message = f"{len(by_state)} {name} for {states} states of the chain: pass one per state"
+            message = (
+                f"{len(by_state)} {name} for {states} states of the chain: pass one entry per state"
+            )
             raise InvalidInput(message, by_state)
         object.__setattr__(self, name, by_state)
 
@@ -478,7 +479,7 @@ class ContextDependent(Conditional):
 
     def __post_init__(self) -> None:
         if not callable(self.rate):
-            raise InvalidInput(f"rate is {self.rate!r}: pass a function of the row", self.rate)
+            raise must_be("rate", "a function of the row", self.rate)
 
     def given(self, u: float, x: Any, y: float) -> int:
         """Return ⌈-log(1 - u)/rate(x)⌉."""

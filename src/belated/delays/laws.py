@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Vector, as_positive
+from belated.core.inputs import Vector, as_positive, must_be
 from belated.core.results import Shortened
 from belated.delays.process import (
     NEVER,
@@ -29,7 +29,6 @@ from belated.delays.process import (
     set_checked,
     tail_at,
 )
-from belated.exceptions import InvalidInput
 from belated.model.kernels import special
 
 #: The largest number that `Generator.random` returns.
@@ -251,8 +250,7 @@ class Exponential(Independent):
     def __post_init__(self) -> None:
         mean = as_positive(self.mean, "mean")
         if mean <= 1.0:
-            message = f"mean is {mean}: times are rounded up to at least 1, so pass more than 1"
-            raise InvalidInput(message, mean)
+            raise must_be("mean", "above 1, because times are rounded up to at least 1", mean)
         object.__setattr__(self, "mean", mean)
 
     @property

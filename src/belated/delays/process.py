@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector, must_be
 from belated.exceptions import InvalidInput
 
 #: The delay of a reward that never arrives. It exceeds any horizon, but t + NEVER fits in an int64.
@@ -140,7 +140,7 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
     """
     rounds = np.asarray(t)
     if rounds.dtype.kind not in "iu" or (rounds < 1).any():
-        raise InvalidInput(f"t is {t!r}: rounds must be whole numbers of at least 1", t)
+        raise must_be("t", "an array of whole numbers of at least 1", t)
     if rounds.size == 0:
         return np.zeros(rounds.shape)
     missing = np.zeros(int(rounds.max()))
@@ -195,8 +195,7 @@ def as_rounds(value: Any, name: str, least: int = 0) -> int:
     """Return a whole number of rounds between ``least`` and NEVER."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and least <= value <= NEVER):
-        message = f"{name} is {value!r}: a whole number from {least} to 2**62 was expected"
-        raise InvalidInput(message, value)
+        raise must_be(name, f"a whole number from {least} to 2**62", value)
     return int(value)
 
 
@@ -216,7 +215,7 @@ def as_uniforms(u: Any) -> Vector:
     outside = ~((values >= 0.0) & (values < 1.0))
     if outside.any():
         value = float(values[outside].flat[0])
-        raise InvalidInput(f"u is {value}: a number in [0, 1) was expected", value)
+        raise must_be("u", "at least 0 and less than 1", value)
     return values
 
 
@@ -245,19 +244,15 @@ def as_share(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         share = float("nan")
     if not 0.0 <= share < 1.0:
-        message = f"{name} is {value!r}: a probability from 0 to below 1 was expected"
-        raise InvalidInput(message, value)
+        raise must_be(name, "a probability of at least 0 and less than 1", value)
     return share
 
 
 def as_law(value: Any, name: str) -> Law:
     """Return the value if it is a distribution of independent delays, with a quantile function."""
     if not callable(getattr(value, "quantile", None)):
-        message = (
-            f"{name} is {value!r}: a distribution with quantiles was expected, such as"
-            " Geometric(mean=100)"
-        )
-        raise InvalidInput(message, value)
+        needed = "a distribution with a quantile function, such as Geometric(mean=100)"
+        raise must_be(name, needed, value)
     law: Law = value
     return law
 
@@ -267,15 +262,14 @@ def as_delays(values: Any, name: str) -> NDArray[np.int64]:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(f"{name} is not a list of numbers", values) from None
+        raise must_be(name, "a list of numbers", values) from None
     if array.ndim != 1 or array.size == 0:
-        message = f"{name} has shape {array.shape}: a list of at least one delay was expected"
+        message = f"`{name}` must be a list of at least one delay, got shape {array.shape}"
         raise InvalidInput(message, values)
     bad = ~(array >= 0.0)
     if bad.any():
         at = int(bad.argmax())
-        message = f"{name}[{at}] is {array[at]}: a delay must not be negative"
-        raise InvalidInput(message, float(array[at]))
+        raise must_be(f"{name}[{at}]", "a delay of at least 0", float(array[at]))
     delays = np.minimum(np.ceil(array), NEVER).astype(np.int64)
     delays.flags.writeable = False
     return delays
@@ -286,20 +280,20 @@ def as_transition(matrix: Any) -> Matrix:
     try:
         table = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput("transition is not a matrix of numbers", matrix) from None
+        raise must_be("transition", "a matrix of numbers", matrix) from None
     if table.ndim != 2 or table.shape[0] != table.shape[1] or table.size == 0:
-        message = f"transition has shape {table.shape}: a square matrix was expected"
+        message = f"`transition` must be a square matrix, got shape {table.shape}"
         raise InvalidInput(message, matrix)
     bad = ~((table >= 0.0) & (table <= 1.0))
     if bad.any():
         row, column = (int(index) for index in np.argwhere(bad)[0])
-        message = f"transition[{row}, {column}] is {table[row, column]}: not a probability"
-        raise InvalidInput(message, float(table[row, column]))
+        entry = float(table[row, column])
+        raise must_be(f"transition[{row}, {column}]", "a probability", entry)
     sums = table.sum(axis=1)
     off = np.abs(sums - 1.0) > 1e-9
     if off.any():
         row = int(off.argmax())
-        message = f"row {row} of transition sums to {sums[row]:.12g}, not to 1"
+        message = f"row {row} of `transition` must sum to 1, got {sums[row]:.12g}"
         raise InvalidInput(message, matrix)
     table /= sums[:, None]
     table.flags.writeable = False

@@ -1,6 +1,6 @@
 """Evaluation of a bandit or another system: policy values, lift, delay curves and forecasts.
 
-A :class:`Log` holds the decisions and computes the estimates, each from a table with one line per
+A :class:`Log` holds the decisions and computes the estimates, each from a table with one row per
 decision.
 """
 

@@ -1,4 +1,4 @@
-"""Convert columns of frames (pandas, polars, Arrow), arrays and lists to plain NumPy arrays."""
+"""Convert columns of data frames (pandas, polars, Arrow), arrays and lists to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ NEVER: int = np.iinfo(np.int64).min
 
 
 def names_of(frame: Any) -> list[str]:
-    """Return the column names of a frame, or of a mapping of columns."""
-    for attribute in ("column_names", "columns"):  # Arrow's; pandas' and polars'
+    """Return the column names of a data frame, or of a mapping of columns."""
+    for attribute in ("column_names", "columns"):  # of Arrow; of pandas and polars
         if hasattr(frame, attribute):
             return list(getattr(frame, attribute))
     return list(frame)
 
 
 def column_of(frame: Any, name: str, argument: str) -> Any:
-    """Return a column of a frame.
+    """Return a column of a data frame.
 
     Args:
-        frame: a pandas, polars or Arrow frame, or a mapping of columns.
+        frame: a pandas, polars or Arrow data frame, or a mapping of columns.
         name: name of the column.
         argument: the argument that names the column, for the error.
     """
     names = names_of(frame)
     if name not in names:
         known = ", ".join(map(repr, names))
-        message = f"{argument} is {name!r}, but the frame has no such column, only {known}"
-        raise InvalidInput(f"{message}; set {argument}= to the name of the column", name)
+        message = f"`{argument}` is {name!r}, but the data frame has only the columns {known}"
+        raise InvalidInput(f"{message}: set `{argument}` to the name of a column", name)
     return frame[name]
 
 
@@ -103,7 +103,7 @@ def numbers(given: Any, name: str) -> Vector:
 
 def values(given: Any) -> list[Any]:
     """Return a column as a list of Python values, None if missing."""
-    for name in ("to_pylist", "to_list"):  # Arrow's; polars' and pandas'
+    for name in ("to_pylist", "to_list"):  # of Arrow; of polars and pandas
         if hasattr(given, name):
             return as_list(getattr(given, name)())
     return as_list(given)

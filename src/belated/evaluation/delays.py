@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc, ndtri
 
-from belated.core.inputs import Vector
+from belated.core.inputs import Vector, must_be
 from belated.core.results import Result, Shortened
 from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
@@ -32,8 +32,8 @@ class DelayCurve(Result):
     Attributes:
         delays: delays at which the curve rises, in microseconds.
         share: share of the rewards that has arrived by each delay.
-        low: lower end of the band.
-        high: upper end of the band.
+        low: lower bound of the band.
+        high: upper bound of the band.
         rewards: number of rewards that have arrived.
         missing: number of decisions without a reward.
         level: confidence level of the bands.
@@ -121,7 +121,9 @@ def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
     table = table.live()
     arrived = int(table.arrived.sum())
     if not arrived:
-        message = f"a delay curve needs rewards, but none of the {len(table):,} decisions has one"
+        message = (
+            f"a delay curve needs rewards, but none of the {len(table):,} decisions has a reward"
+        )
         raise InvalidInput(f"{message}: wait, or check that rewards are reported", arrived)
     times, rises, at_risk = curve_steps(table)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -176,7 +178,7 @@ LEAST = 5.0
 
 @dataclass(frozen=True, repr=False)
 class Dependence(Shortened, Result):
-    """Whether delays differ between groups.
+    """Result of a test for differences in delay between groups.
 
     Attributes:
         on: how decisions are grouped: by ``action`` or by ``reward``.
@@ -212,7 +214,7 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
             reward counts as a value, because the delay of such a reward is never observed.
     """
     if on not in ("action", "reward"):
-        raise InvalidInput(f"on must be 'action' or 'reward'; got {on!r}", on)
+        raise must_be("on", "'action' or 'reward'", on)
     if on == "reward" and table.conversions:
         message = "cannot test whether delays depend on the reward: a missing reward has a value"
         raise InvalidInput(f"{message} here, and its delay is never observed; use on='action'", on)

@@ -1,6 +1,6 @@
 """Export decisions as data frames and as Parquet, CSV, JSON Lines and DSJSON files.
 
-Files have one line per decision, in the order in which the journal recorded them. They are written
+Files have one row per decision, in the order in which the journal recorded them. They are written
 in batches, so that requests, which are most of the data, are never all in memory.
 """
 
@@ -26,7 +26,7 @@ from belated.fold.requests import KeptRequest
 from belated.fold.rules import State
 from belated.journals import Journal
 
-#: Number of lines in a batch.
+#: Number of rows in a batch.
 BATCH = 50_000
 
 #: A sequence of decision tables.
@@ -81,7 +81,7 @@ def _names(names: tuple[Any, ...]) -> NDArray[Any]:
 
 
 def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
-    """Return a pandas DataFrame with one line per decision.
+    """Return a pandas DataFrame with one row per decision.
 
     Args:
         table: the decisions.
@@ -119,7 +119,7 @@ def arrow_columns(table: JournalTable) -> dict[str, Any]:
 
 
 def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[JournalTable]:
-    """Yield the lines of a table in batches; call ``step`` with the size of each batch.
+    """Yield the rows of a table in batches; call ``step`` with the size of each batch.
 
     An empty table yields one empty batch.
     """
@@ -213,7 +213,7 @@ def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> N
 
 
 def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any] | None:
-    """Return one line; None if the propensities of the other actions are unknown."""
+    """Return one row; None if the propensities of the other actions are unknown."""
     chosen = request.place(int(table.index[n]), table.actions[table.action[n]])
     propensity = float(table.propensity[n])
     shares = request.propensities

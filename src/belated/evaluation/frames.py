@@ -1,4 +1,4 @@
-"""Logs in data frames: decisions of any system with their outcomes, one line per decision."""
+"""Logs in data frames: decisions of any system with their outcomes, one row per decision."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from belated.journals import Journal, MemoryJournal, open_store
 from belated.journals.addresses import split_address
 from belated.model.families import Family
 
-#: Maximum number of lines to which default features are fitted.
+#: Maximum number of rows to which default features are fitted.
 SAMPLE = 20_000
 
 
@@ -49,11 +49,11 @@ class Log(DecisionLog):
         family: family of the rewards.
         rewards: what a missing reward means.
         features: the features that encode contexts as rows.
-        actions: the actions on offer, the same in every decision.
-        decisions: the decisions, one line each.
+        actions: the offered actions, the same in every decision.
+        decisions: the decisions, one row each.
         raw_contexts: the context of each decision, not encoded.
         propensities: probability of each action in each decision; NaN if unknown.
-        line_numbers: the line of the frame that each decision comes from.
+        line_numbers: the row of the data frame that each decision comes from.
     """
 
     name: str
@@ -88,12 +88,12 @@ class Log(DecisionLog):
         as_of: Moment | None = None,
         name: str = "log",
     ) -> Log:
-        """Create a log from a frame with one line per decision.
+        """Create a log from a data frame with one row per decision.
 
         Times are timezone-aware datetimes, or microseconds since 1970.
 
         Args:
-            frame: a pandas, polars or Arrow frame, or a mapping of columns.
+            frame: a pandas, polars or Arrow data frame, or a mapping of columns.
             rewards: what a missing reward means.
             context: columns of the context, known before choosing; or one column that holds the
                 context as a mapping or a list of numbers.
@@ -105,9 +105,9 @@ class Log(DecisionLog):
             rewarded_at: column of the times at which rewards arrived; null if a reward has not
                 arrived. The column may be absent if no reward is null; rewards then count as known
                 immediately.
-            id: column of decision ids; None: lines are numbered.
+            id: column of decision ids; None: rows are numbered.
             predicted: column of the mean rewards that were predicted when choosing.
-            actions: the actions on offer; None: the actions that the features name, or every action
+            actions: the offered actions; None: the actions that the features name, or every action
                 that was chosen.
             features: features that encode contexts as rows, for the reward model and for a bandit
                 that starts from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
@@ -138,7 +138,7 @@ class Log(DecisionLog):
         value = numbers(read("reward", reward), reward)
         _refuse(made == NEVER, decided_at, "is null: remove the line, or give its time")
         if not len(made):
-            raise InvalidInput("the frame is empty: pass one line for each decision", frame)
+            raise InvalidInput("the data frame is empty: pass one row per decision", frame)
         as_microseconds(int(made.min()), decided_at)  # rejects other units, such as seconds
         arrived = _times_of_rewards(frame, rewarded_at, made, value)
         now = int(max(made.max(), arrived.max()))
@@ -165,7 +165,7 @@ class Log(DecisionLog):
             ids = [check_id(text) for text in values(read("id", id))]
             if len({*ids}) < len(ids):
                 repeated = next(text for text, count in Counter(ids).items() if count > 1)
-                message = f"{id!r} contains {repeated!r} more than once: pass one line per decision"
+                message = f"{id!r} contains {repeated!r} more than once: pass one row per decision"
                 raise InvalidInput(message, repeated)
         mean = None
         if predicted is not None:
@@ -190,15 +190,15 @@ class Log(DecisionLog):
         )
 
     def table(self, watch: object = None) -> JournalTable:
-        """Return the table with one line per decision."""
+        """Return the table with one row per decision."""
         return self.decisions
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
-        """Return the line of the frame that each decision comes from."""
+        """Return the row of the data frame that each decision comes from."""
         return self.line_numbers
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return the actions on offer in the decisions; the mask is true for all of them."""
+        """Return the actions offered in the decisions; the mask is true for all of them."""
         lines, count = table.position - 1, len(self.actions)
         starts = np.arange(len(lines)) * count
         names = np.empty(count, dtype=object)
@@ -214,7 +214,7 @@ class Log(DecisionLog):
         )
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the context of each decision."""
+        """Yield the row index and the context of each decision."""
         return enumerate(self.raw_contexts[line] for line in (table.position - 1).tolist())
 
     def chosen_rows(self, table: JournalTable) -> Row:
@@ -257,7 +257,7 @@ class Log(DecisionLog):
     def predicted(self, table: JournalTable) -> JournalTable:
         """Return the table with predicted means.
 
-        If a missing reward counts as a value and the frame has no predictions, a model is fitted.
+        If a missing reward counts as a value and there are no predictions, a model is fitted.
         """
         if table.mean.any() or not table.conversions:
             return table
@@ -270,12 +270,12 @@ class Log(DecisionLog):
     def _rows(self, lines: list[int]) -> Row:
         contexts, features = [self.raw_contexts[line] for line in lines], self.features
         if isinstance(features, PerArm):
-            # On failure, the contexts are encoded one at a time below, to name the invalid line.
+            # On failure, the contexts are encoded one at a time below, to name the invalid row.
             with suppress(InvalidInput):
                 return features.tables(contexts, self.actions)
         tables = []
         for line, context in zip(lines, contexts, strict=True):
-            with named(f"line {self.line_numbers[line]} of the frame"):
+            with named(f"row {self.line_numbers[line]} of the data frame"):
                 tables.append(features.rows(context, self.actions))
         return np.concatenate(tables)
 
@@ -306,11 +306,11 @@ class Log(DecisionLog):
 
 
 def _refuse(wrong: Mask, column: str, why: str) -> None:
-    """Raise InvalidInput for the first invalid line, if any."""
+    """Raise InvalidInput for the first invalid row, if any."""
     if wrong.any():
         line, count = int(wrong.argmax()), int(wrong.sum())
-        message = f"line {line} of the frame: {column!r} {why}"
-        raise InvalidInput(f"{message} ({count:,} of {len(wrong):,} lines)", line)
+        message = f"row {line} of the data frame: {column!r} {why}"
+        raise InvalidInput(f"{message} ({count:,} of {len(wrong):,} rows)", line)
 
 
 def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Times:
@@ -325,7 +325,7 @@ def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Time
 
 
 def _propensities(given: Any, name: str, index: NDArray[np.int32], count: int) -> Matrix:
-    """Return the probability of each action in each line; NaN if unknown."""
+    """Return the probability of each action in each row; NaN if unknown."""
     lines = np.arange(len(index))
     first = values(given[:1])
     if first and isinstance(first[0], list | tuple | np.ndarray):
@@ -346,7 +346,7 @@ def _propensities(given: Any, name: str, index: NDArray[np.int32], count: int) -
 
 
 def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]:
-    """Return the context of each line."""
+    """Return the context of each row."""
     if isinstance(context, str):
         listed = values(column_of(frame, context, "context"))
         first = next((known for known in listed if known is not None), None)

@@ -52,7 +52,9 @@ class JournalLog(DecisionLog):
         configured = journal.configured()
         if configured is None:
             message = f"the journal of {journal.bandit!r} does not store the bandit's settings"
-            raise InvalidInput(f"{message}: open it with Bandit(...), and evaluate that", None)
+            raise InvalidInput(
+                f"{message}: open it with Bandit(...), and evaluate the bandit", None
+            )
         stored = configured.settings
         rewards, retention = semantics_of(stored)
         features = as_features(stored["features"]) if "features" in stored else None
@@ -81,7 +83,7 @@ class JournalLog(DecisionLog):
         return self.journal.actions()
 
     def table(self, watch: Callable[[Record, str], None] | None = None) -> JournalTable:
-        """Return a table with one line per decision; call ``watch`` with each record and status."""
+        """Return a table with one row per decision; call ``watch`` with each record and status."""
         return read_journal(
             self.journal,
             rewards=self.rewards,
@@ -93,9 +95,9 @@ class JournalLog(DecisionLog):
         )
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return a mask of the decisions with a usable request, and their actions on offer."""
+        """Return a mask of the decisions with a usable request, and their offered actions."""
         return read_offers(self.journal, table, self.features)
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the context of each decision whose context is stored."""
+        """Yield the row index and the context of each decision whose context is stored."""
         return read_contexts(self.journal, table)

@@ -57,8 +57,8 @@ class Lift(Result):
         bandit: mean reward of the bandit's decisions.
         holdout: mean reward of the holdout's decisions.
         difference: difference in mean reward per decision.
-        low: lower end of the interval, for a single evaluation.
-        high: upper end of the interval, for a single evaluation.
+        low: lower bound of the interval, for a single evaluation.
+        high: upper bound of the interval, for a single evaluation.
         p: p-value of the test that there is no difference.
         relative: difference relative to the holdout's mean, and the limits of its interval; None
             if either mean is not above 0.

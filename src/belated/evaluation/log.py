@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class DecisionLog:
-    """Decisions with their outcomes, from a frame or from the journal of a bandit.
+    """Decisions with their outcomes, from a data frame or from the journal of a bandit.
 
     Attributes:
         name: name of the bandit.
@@ -64,7 +64,7 @@ class DecisionLog:
     # --- access to the decisions ----------------------------------------------------------------
 
     def table(self, watch: Callable[[Record, str], None] | None = None) -> JournalTable:
-        """Return a table with one line per decision.
+        """Return a table with one row per decision.
 
         Args:
             watch: called with each record and its status, if the log has records.
@@ -72,11 +72,11 @@ class DecisionLog:
         raise NotImplementedError
 
     def offers(self, table: JournalTable) -> tuple[Mask, Offers]:
-        """Return a mask of the decisions with a usable request, and their actions on offer."""
+        """Return a mask of the decisions with a usable request, and their offered actions."""
         raise NotImplementedError
 
     def contexts(self, table: JournalTable) -> Iterator[tuple[int, Any]]:
-        """Yield the line and the context of each decision whose context is known."""
+        """Yield the row index and the context of each decision whose context is known."""
         raise NotImplementedError
 
     def predicted(self, table: JournalTable) -> JournalTable:
@@ -94,7 +94,7 @@ class DecisionLog:
         return {}
 
     def lines(self, table: JournalTable) -> NDArray[np.int64]:
-        """Return each decision's line in a matrix of probabilities for the whole table."""
+        """Return each decision's row in a matrix of probabilities for the whole table."""
         return np.arange(len(table))
 
     # --- estimates ------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class DecisionLog:
 
         Args:
             target: ``"uniform"``, ``"first"`` or the name of an action; a function of the context
-                and the names of the actions on offer that returns the probability of each action,
-                or the name of one; an array or frame of probabilities, with a line for each
+                and the names of the offered actions that returns the probability of each action,
+                or the name of one; an array or data frame of probabilities, with a row for each
                 decision and a column for each action; or a policy, which learns from the records
                 up to ``since``.
             since: ignore decisions made earlier; required for a policy.
@@ -127,7 +127,7 @@ class DecisionLog:
         if isinstance(target, Policy) and start is None:
             message = "a policy evaluated on the decisions it learned from looks better than it is"
             raise InvalidInput(
-                f"{message}: pass since=, so that it learns from what was known then and is"
+                f"{message}: pass `since`, so that the policy learns from earlier data and is"
                 " evaluated on later decisions",
                 target,
             )
@@ -139,7 +139,7 @@ class DecisionLog:
         table = whole.select(chosen)
         if not len(table):
             raise NotEvaluable(
-                "neither the policy nor a holdout has made decisions, or none after since=: wait"
+                "neither the policy nor a holdout has made decisions, or none after `since`: wait"
                 " for some"
             )
         kept, offers = self.offers(table)

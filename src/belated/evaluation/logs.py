@@ -1,4 +1,4 @@
-"""Import logs of other systems into a journal for evaluation.
+"""Import logs from other systems into a journal for evaluation.
 
 Supported formats:
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from belated.core.events import Configured, Decision, Event, Reward, Settled
 from belated.core.ids import check_id
-from belated.core.inputs import MAX_REWARD, Row, Vector, as_rows
+from belated.core.inputs import MAX_REWARD, Row, Vector, as_rows, must_be
 from belated.core.rewards import Explicit, Rewards
 from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
@@ -46,7 +46,7 @@ class LoggedDecision:
         id: decision id; None: derived from its number in the log.
         at: when the decision was made, in microseconds since 1970; None: one second after the
             previous decision.
-        actions: names of the actions on offer.
+        actions: names of the offered actions.
         index: index of the chosen action.
         propensities: probability of each action; NaN if unknown. The probability of the chosen
             action must be known.
@@ -220,20 +220,18 @@ def _checked(decision: LoggedDecision, columns: Mapping[str, str]) -> LoggedDeci
     index, reward = decision.index, decision.reward
     if not 0 <= index < len(decision.propensities):
         highest = len(decision.propensities) - 1
-        message = f"{columns['index']} must be from 0 to {highest}; got {index}"
-        raise InvalidInput(message, index)
+        raise must_be(columns["index"], f"from 0 to {highest}", index)
     for place, share in enumerate(decision.propensities):
         unknown = share != share and place != index
         if not (unknown or 0.0 <= share <= 1.0) or (place == index and share == 0.0):
-            expected = "must be a probability, above 0 for the chosen action"
-            message = f"{columns['propensities']} of action {place} {expected}; got {share}"
+            expected = "must be a probability, and above 0 for the chosen action"
+            message = f"`{columns['propensities']}` of action {place} {expected}; got {share}"
             raise InvalidInput(message, share)
     if reward is not None and not abs(reward) <= MAX_REWARD:
-        message = f"{columns['reward']} must be from {-MAX_REWARD:g} to {MAX_REWARD:g}"
-        raise InvalidInput(f"{message}; got {reward:g}", reward)
+        raise must_be(columns["reward"], f"from {-MAX_REWARD:g} to {MAX_REWARD:g}", reward)
     if not 0.0 < decision.share <= 1.0:
         dropped = 1.0 - decision.share
-        raise InvalidInput(f"pdrop must be at least 0 and below 1; got {dropped}", decision.share)
+        raise must_be("pdrop", "at least 0 and less than 1", dropped)
     if decision.rows is not None:
         as_rows(decision.rows, decision.rows.shape[-1])
     return decision
@@ -356,7 +354,7 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
         reward, pscore = np.asarray(log["reward"], float), np.asarray(log["pscore"], float)
         known = {key: log[key] for key in ("pi_b", "n_actions", "position") if key in log}
     except (ValueError, KeyError, OSError) as error:
-        message = f"{name} is not an Open Bandit Pipeline bandit_feedback ({error})"
+        message = f"{name} is not a bandit_feedback file of Open Bandit Pipeline ({error})"
         raise InvalidInput(f"{message}: save it with numpy.savez('log.npz', **feedback)") from None
     count = int(known["n_actions"]) if "n_actions" in known else int(action.max()) + 1
     shares = _shares_of_obp(known, pscore, count, action)

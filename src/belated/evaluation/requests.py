@@ -1,4 +1,4 @@
-"""The actions on offer in a journal's decisions, read from the stored requests."""
+"""The actions offered in a journal's decisions, read from the stored requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEAR_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Offers(Shortened):
-    """The rows on offer in all decisions, concatenated in the order of the decisions.
+    """The rows offered in all decisions, concatenated in the order of the decisions.
 
     Attributes:
         rows: the rows of all actions, float32.
@@ -60,7 +60,7 @@ class Offers(Shortened):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Number of actions on offer in each decision."""
+        """Number of actions offered in each decision."""
         counts: NDArray[np.int64] = np.diff(self.starts, append=len(self.rows))
         return counts
 
@@ -142,7 +142,7 @@ class Offers(Shortened):
 
 
 def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, KeptRequest]]:
-    """Yield the line and the request of each decision whose request is stored, by partition."""
+    """Yield row index and request of each decision whose request is stored, by partition."""
     for partition, lines, positions in _pages(table):
         requests = journal.requests(partition, positions)
         stored = [position for position in positions if position in requests]
@@ -153,7 +153,7 @@ def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, 
 
 
 def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, Any]]:
-    """Yield the line and the context of each decision whose context is stored, by partition."""
+    """Yield row index and context of each decision whose context is stored, by partition."""
     for partition, lines, positions in _pages(table):
         decisions = _decisions_at(journal, partition, positions)
         for line, position in zip(lines, positions, strict=True):
@@ -164,7 +164,7 @@ def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, 
 
 
 def _pages(table: JournalTable) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Yield up to :data:`PAGE` lines at a time, as partition, lines and positions."""
+    """Yield up to :data:`PAGE` rows at a time, as partition, row indices and positions."""
     for partition in np.unique(table.partition).tolist():
         lines = np.flatnonzero(table.partition == partition)
         for start in range(0, len(lines), PAGE):
@@ -191,7 +191,7 @@ def _decisions_at(journal: Journal, partition: int, positions: list[int]) -> dic
 def read_offers(
     journal: Journal, table: JournalTable, features: Features | None
 ) -> tuple[Mask, Offers]:
-    """Return a mask of the decisions whose request is usable, and the actions on offer in them.
+    """Return a mask of the decisions whose request is usable, and the actions offered in them.
 
     Args:
         journal: the journal of the decisions.
@@ -227,7 +227,7 @@ def read_offers(
         message = f"none of the {len(table):,} decisions stores the records of its actions"
         raise NotEvaluable(
             f"{message}, and {outdated:,} of them used a different catalogue than these features:"
-            " pass features with the catalogue of that time, or --catalogue"
+            " pass features with the catalogue used at the time, or --catalogue"
         )
     if not by_line:
         message = f"none of the {len(table):,} decisions has a stored request"

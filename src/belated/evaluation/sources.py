@@ -36,7 +36,7 @@ _SOURCE_CODES = {name: code for code, name in enumerate(SOURCES)}
 def ledger_of(
     rewards: Rewards, retention: int | None, support: Interval, undone: Undone | None
 ) -> Ledger:
-    """Return an empty ledger without a learner, whose decision numbers are line numbers."""
+    """Return an empty ledger without a learner, whose decision numbers are row numbers."""
     low, high = rewards.range(support)
     ledger = Ledger(
         rewards,
@@ -51,7 +51,7 @@ def ledger_of(
 
 
 class PartitionReader:
-    """Collects the decisions of a partition; a decision's number in the ledger is its line number.
+    """Collects the decisions of a partition; a decision's number in the ledger is its row number.
 
     Args:
         ledger: an empty ledger from :func:`ledger_of`.
@@ -126,7 +126,7 @@ class PartitionReader:
         )
 
     def columns(self, partition: int, start: int = 0, stop: int | None = None) -> dict[str, Any]:
-        """Return the columns of :class:`JournalTable` for a range of lines; default: all lines."""
+        """Return the columns of :class:`JournalTable` for a range of rows; default: all rows."""
         lines = slice(start, len(self.ids) if stop is None else stop)
         table = self._table
         codes, numbers, models = (
@@ -176,7 +176,7 @@ def _overall(decision: Decision) -> float:
 
 
 def _changed(column: NDArray[np.int64], by: dict[int, int], lines: slice) -> NDArray[np.int64]:
-    """Replace the values of the lines in ``by``; return the column."""
+    """Replace the values of the rows in ``by``; return the column."""
     if by:
         numbers = np.fromiter(by.keys(), np.int64, len(by))
         values = np.fromiter(by.values(), np.int64, len(by))
@@ -199,7 +199,7 @@ class JournalTable(DecisionTable):
         at: when the decision was made, by the clock of the deciding process.
         late: whether the reward arrived after the window.
         conflict: whether another record contradicts the decision.
-        index: index of the chosen action among the actions on offer.
+        index: index of the chosen action among the offered actions.
         model: version of the model that chose.
         partition: partition of the decision in the journal.
         position: position of the decision within the partition.
@@ -216,7 +216,7 @@ class JournalTable(DecisionTable):
     position: Times
 
     def sorted(self) -> Self:
-        """Return the lines ordered by the time at which they were recorded."""
+        """Return the rows ordered by the time at which they were recorded."""
         if (np.diff(self.recorded) >= 0).all():  # always so with one partition
             return self
         return self.select(np.lexsort((self.position, self.partition, self.recorded)))
@@ -254,7 +254,7 @@ def read_journal(
     if rewards is None:
         if configured is None:
             message = f"the journal of {journal.bandit!r} does not record what a missing reward"
-            raise InvalidInput(f"{message} means: pass rewards=", None)
+            raise InvalidInput(f"{message} means: pass `rewards`", None)
         rewards, retention = semantics_of(configured.settings)
     actions: dict[int | str, int] = {}
     groups: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The table of decisions, one line each, from which every estimate is computed.
+"""The table of decisions, one row each, from which every estimate is computed.
 
 Times are whole microseconds since 1970, by the journal's clock. A delay is the time from when a
 decision took effect to the first report of its reward.
@@ -84,7 +84,7 @@ class DecisionTable(Shortened):
         propensity: Any = None,
         mean: Any = None,
     ) -> Self:
-        """Create a table from columns: lists, arrays, or columns of a frame.
+        """Create a table from columns: lists, arrays, or columns of a data frame.
 
         Args:
             made: when each decision took effect: timezone-aware datetimes, or microseconds since
@@ -145,14 +145,17 @@ class DecisionTable(Shortened):
                 _check_length(field.name, len(column), len(self))
         arrived = self.arrived
         if (self.made == NEVER).any() or (self.rewarded[arrived] < self.made[arrived]).any():
-            message = "a decision has no time, or its reward is earlier: set `made` and `rewarded`"
-            raise InvalidInput(f"{message} to the times of decisions and rewards", self.rewarded)
+            message = "a decision has no time, or its reward has an earlier time: set `made` to the"
+            raise InvalidInput(
+                f"{message} times of decisions, and `rewarded` to the times of rewards",
+                self.rewarded,
+            )
         if np.isnan(self.value[arrived]).any():
             message = "a reward has a time in `rewarded`, but no value: set it in `value`"
             raise InvalidInput(message, self.value)
         if len(self) and max(self.made.max(), self.rewarded.max()) > self.as_of:
-            message = "some decisions or rewards are later than as_of"
-            raise InvalidInput(f"{message}: leave them out, or pass a later as_of", self.as_of)
+            message = "some decisions or rewards are later than `as_of`"
+            raise InvalidInput(f"{message}: remove them, or pass a later `as_of`", self.as_of)
 
     def __len__(self) -> int:
         return len(self.made)
@@ -162,7 +165,7 @@ class DecisionTable(Shortened):
         return f"<{type(self).__name__}: {len(self):,} decisions, {arrived:,} rewarded>"
 
     def select(self, which: Mask | Times | slice) -> Self:
-        """Return the lines for which a mask is true, or those at given indices."""
+        """Return the rows for which a mask is true, or those at given indices."""
         columns = {
             field.name: getattr(self, field.name)[which]
             for field in fields(self)
@@ -204,7 +207,7 @@ class DecisionTable(Shortened):
 
     @property
     def conversions(self) -> bool:
-        """Whether a missing reward counts as a value, so that only conversions are reported."""
+        """Whether a missing reward counts as a value."""
         return not isinstance(self.rewards, Explicit)
 
     @property
@@ -216,8 +219,8 @@ class DecisionTable(Shortened):
 
 def _check_length(name: str, length: int, count: int) -> None:
     if length != count:
-        message = f"{name} has {length:,} lines, but made has {count:,}"
-        raise InvalidInput(f"{message}: pass one line per decision", length)
+        message = f"`{name}` has {length:,} entries, but `made` has {count:,}"
+        raise InvalidInput(f"{message}: pass one entry per decision", length)
 
 
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:

@@ -17,7 +17,7 @@ from belated.exceptions import InvalidInput, NotEvaluable
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: Takes the context (or the rows, if there is no context) and the names of the actions on offer;
+#: Takes the context (or the rows, if there is no context) and the names of the offered actions;
 #: returns the probability of each action, or the name of one action.
 Rule = Callable[[Any, Sequence[int | str]], Any]
 #: Anything that can be evaluated: a name, a policy, a rule, or a matrix of probabilities.
@@ -61,7 +61,8 @@ def shares_of_policy(policy: Policy, model: Model, offers: Offers) -> Vector:
             shares[start:end] = choice.shares
         elif choice.propensity < 1.0:
             name = type(policy).__name__
-            raise NotEvaluable(f"{name} does not report the probability of every action")
+            message = f"{name} does not report the probability of every action: evaluate a policy"
+            raise NotEvaluable(f"{message} that does")
         else:
             shares[start + choice.index] = 1.0
     return shares
@@ -73,7 +74,7 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
     Args:
         rule: the function.
         contexts: contexts by decision number; a decision without one passes its rows instead.
-        offers: the actions on offer in the decisions.
+        offers: the actions offered in the decisions.
     """
     shares = np.zeros(len(offers.rows))
     actions = offers.actions.tolist()
@@ -84,8 +85,8 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
         answer = rule(context, names)
         if isinstance(answer, int | str) and not isinstance(answer, bool):
             if answer not in names:
-                message = f"the policy returned {answer!r}, but the actions on offer are {names!r}"
-                raise InvalidInput(f"{message}; return one of these, or a probability for each")
+                message = f"the policy returned {answer!r}, but the offered actions are {names!r}"
+                raise InvalidInput(f"{message}: return one of these, or one probability per action")
             chosen.append(start + names.index(answer))
         else:
             shares[start:end] = _checked(answer, end - start)
@@ -97,21 +98,21 @@ def _checked(given: Any, count: int) -> Vector:
     shares = np.asarray(given, np.float64)
     fits = shares.shape == (count,) and (shares >= 0.0).all()
     if not fits or abs(shares.sum() - 1.0) > NEAR:
-        message = f"the policy returned {given!r} for {count} actions: return one probability for"
-        raise InvalidInput(f"{message} each, which add up to 1", given)
+        message = f"the policy returned {given!r} for {count} actions: return one probability per"
+        raise InvalidInput(f"{message} action, with a sum of 1", given)
     return shares
 
 
 def shares_of_matrix(
     given: Any, offers: Offers, lines: NDArray[np.int64], total: int, names: Sequence[Any] | None
 ) -> Vector:
-    """Return the shares from a matrix with a line for each decision in the log.
+    """Return the shares from a matrix with a row for each decision in the log.
 
     Args:
-        given: an array, or a frame with a column for each action.
-        offers: the actions on offer in the decisions.
-        lines: the line of each decision in the matrix.
-        total: the number of lines that the matrix must have.
+        given: an array, or a data frame with a column for each action.
+        offers: the actions offered in the decisions.
+        lines: the row of each decision in the matrix.
+        total: the number of rows that the matrix must have.
         names: names of the columns of an array.
     """
     if not isinstance(given, np.ndarray | list):
@@ -120,23 +121,23 @@ def shares_of_matrix(
     matrix = np.asarray(given, np.float64)
     if names is None or matrix.shape != (total, len(names)):
         columns = "each action" if names is None else ", ".join(map(repr, names))
-        message = f"the probabilities have the shape {matrix.shape}: pass {total:,} lines"
+        message = f"the probabilities have the shape {matrix.shape}: pass {total:,} rows"
         raise InvalidInput(
             f"{message}, one for each decision of the log, with a column for {columns}; or pass a"
-            " frame whose columns are named after the actions",
+            " data frame whose columns are named after the actions",
             given,
         )
     places = {str(name): place for place, name in enumerate(names)}
     if unknown := {*map(str, offers.actions.tolist())} - set(places):
         message = f"the probabilities have no column for the actions {sorted(unknown)!r}"
-        raise InvalidInput(f"{message}: add one for each, 0 where it is never chosen", given)
+        raise InvalidInput(f"{message}: add them, with 0 for actions that are never chosen", given)
     chosen = np.array([places[str(name)] for name in offers.actions.tolist()])
     shares: Vector = matrix[np.repeat(lines, offers.counts), chosen]
     wrong = np.flatnonzero(~(np.abs(offers.sums(shares) - 1.0) <= NEAR))
     if len(wrong) or (shares < 0.0).any():
         line = int(lines[wrong[0]]) if len(wrong) else 0
-        message = f"line {line} of the probabilities is {matrix[line].tolist()!r}"
+        message = f"row {line} of the probabilities is {matrix[line].tolist()!r}"
         raise InvalidInput(
-            f"{message}: they must be at least 0 and add up to 1 over the actions on offer", given
+            f"{message}: entries must be at least 0 and add up to 1 over the offered actions", given
         )
     return shares

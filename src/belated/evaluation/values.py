@@ -37,12 +37,12 @@ STEPS = 40
 
 @dataclass(frozen=True)
 class Value(Result):
-    """What a policy would have earned, per decision.
+    """Estimate of what a policy would have earned per decision.
 
     Attributes:
         value: mean reward per decision; the self-normalized doubly robust (SNDR) estimate.
-        low: lower end of the interval, for a single evaluation.
-        high: upper end of the interval.
+        low: lower bound of the interval, for a single evaluation.
+        high: upper bound of the interval.
         confidence_sequence: anytime-valid interval, from decisions older than the limit or the
             window. None if neither is set, if no decision is that old, or if neither the family nor
             the declared ``bounds`` limit the rewards.
@@ -98,7 +98,7 @@ def off_policy_value(
 
     Args:
         table: the decisions, all of which took effect.
-        offers: the actions on offer in the decisions.
+        offers: the actions offered in the decisions.
         target: the policy's probability of each row. The policy must not have learned from these
             decisions.
         family: family of the rewards, for the reward model.
@@ -178,7 +178,7 @@ def support(
     importance weights as drawn.
 
     Args:
-        offers: the actions on offer.
+        offers: the offered actions.
         target: the policy's probability of each row.
         omega: inverse probability of censoring weights; 0 if no reward has arrived.
         among: sampling weight of each decision.
@@ -443,7 +443,7 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
     Coefficients are shrunk towards those of the overall mean, not towards a mean of ½.
 
     Args:
-        offers: the actions on offer in the decisions.
+        offers: the actions offered in the decisions.
         outcome: outcome of each decision; ignored where its weight is 0.
         weight: weight of each decision.
         family: family of the rewards.
@@ -454,7 +454,7 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
     offset = fit_rows(np.ones((len(offers), 1)), outcome, weight, family, ridge=1e-2)[0]
     means = np.empty(len(offers.rows))
     for block, numbers in offers.by_block():
-        chosen = np.flatnonzero(np.isin(offers.chosen, block))  # decisions
+        chosen = np.flatnonzero(np.isin(offers.chosen, block))  # indices of the block's decisions
         rows = numbers[np.searchsorted(block, offers.chosen[chosen])]
         for number in range(FOLDS):
             others = (fold[chosen] != number) & (weight[chosen] > 0.0)

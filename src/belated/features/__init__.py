@@ -1,4 +1,4 @@
-"""Features: encode a context and the actions on offer as rows of numbers, one row per action.
+"""Features: encode a context and the offered actions as rows of numbers, one row per action.
 
 * :class:`Shared`: one θ for all actions; each action is described by its own features.
 * :class:`PerArm`: a separate block of θ for each action; actions can be added later.

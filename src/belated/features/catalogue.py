@@ -42,7 +42,7 @@ class Catalogue:
         self._digests = np.frombuffer(b"".join([*digests, bytes(4)]), dtype="<u4")
 
     def numbers(self, ids: Ids, actions: Actions) -> Row:
-        """Return the encoded values of actions, one line per action.
+        """Return the encoded values of actions, one row per action.
 
         Args:
             ids: the ids of the actions.

@@ -12,11 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import MAX_ENTRY
+from belated.core.inputs import MAX_ENTRY, must_be
 from belated.exceptions import InvalidInput
 from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
+#: What a specification of fields must be.
+_SPEC = "a list of names, or a number of columns"
 #: Unknown and clipped values by kind and field: the number of such values, the time of the last one
 #: in microseconds since 1970, and the last value.
 Noticed = Mapping[tuple[str, str], tuple[int, int, str]]
@@ -40,9 +42,7 @@ class Columns:
         self.what = what
         if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
             if spec < 0:
-                raise InvalidInput(
-                    f"{what} is {spec!r}: names or a count of numbers were expected", spec
-                )
+                raise must_be(what, _SPEC, spec)
             self.spec: tuple[str, ...] | int = int(spec)
             self.width = int(spec)
             self.names: list[str] = []
@@ -74,7 +74,7 @@ class Columns:
         return array
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """Return the numbers of several actions' records, one line per record."""
+        """Return the numbers of several actions' records, one row per record."""
         given: Any = records
         if isinstance(records[0], Mapping) and not isinstance(self.spec, int):
             try:
@@ -101,8 +101,8 @@ class Columns:
         if isinstance(self.spec, int):
             if self.width == 0:
                 return ()
-            expected = f"a sequence of {self.width} numbers was expected, as columns have no names"
-            raise InvalidInput(f"{who} is {shown(record)}: {expected}", record)
+            message = f"{who} must be a sequence of {self.width} numbers, because the columns have"
+            raise InvalidInput(f"{message} no names; got {shown(record)}", record)
         try:
             values: tuple[Any, ...] = self._pick(record)
         except KeyError:
@@ -119,18 +119,18 @@ class Columns:
                 if not is_number(value):
                     self._refuse_number(at, value, who)
         if not self.width:
-            message = f"{who} is {shown(given)}, but the features do not read it: leave it out"
+            message = f"{who} is {shown(given)}, but the features do not read it: omit it"
             raise InvalidInput(
-                f"{message}, or name its fields, PerArm(..., {self.what}=...)", given
+                f"{message}, or name its fields, as in PerArm(..., {self.what}=...)", given
             )
-        message = f"{who} is {shown(given)}: {self.width} real numbers were expected"
+        message = f"{who} must be a list of {self.width} real numbers, got {shown(given)}"
         raise InvalidInput(message + as_plain(given, who), given)
 
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
         which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
-        expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
+        needed = f"a finite number from {-MAX_ENTRY:g} to {MAX_ENTRY:g}"
         advice = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
-        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{advice}", value)
+        raise InvalidInput(f"{which} of {who} must be {needed}, got {shown(value)}{advice}", value)
 
 
 def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[str]) -> str:
@@ -173,10 +173,10 @@ def _is_iso(value: Any) -> bool:
 
 def _as_names(spec: Any, what: str) -> tuple[str, ...]:
     if not isinstance(spec, Sequence) or isinstance(spec, str | bytes):
-        raise InvalidInput(f"{what} is {spec!r}: names or a count of numbers were expected", spec)
+        raise must_be(what, _SPEC, spec)
     for at, name in enumerate(spec):
         if not isinstance(name, str) or not name:
-            raise InvalidInput(f"{what}[{at}] is {name!r}: a name was expected", name)
+            raise must_be(f"{what}[{at}]", "a name", name)
         if name in spec[:at]:
             raise InvalidInput(f"{what} names {name!r} twice", name)
     return tuple(str.__str__(name) for name in spec)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import MAX_ENTRY, as_dim, as_float, as_positive
+from belated.core.inputs import MAX_ENTRY, as_dim, as_float, as_positive, must_be
 from belated.core.times import as_datetime, as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, Noticed, as_plain, flat_array, hint, missing
@@ -81,7 +81,7 @@ class Encoder:
         raise NotImplementedError
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return the numbers of several values, one line per value; see :meth:`encode`."""
+        """Return the numbers of several values, one row per value; see :meth:`encode`."""
         return np.array([self.encode(value, seen) for value in values], dtype=np.float64)
 
 
@@ -115,8 +115,8 @@ class Number(Encoder):
     def __post_init__(self) -> None:
         low, high = as_float(self.low), as_float(self.high)
         if not (low < high and math.isfinite(high - low)):
-            message = f"Number({self.low!r}, {self.high!r}): two numbers were expected, the lower"
-            raise InvalidInput(f"{message} one first", (self.low, self.high))
+            message = f"Number({self.low!r}, {self.high!r}): pass two numbers, the lower one first"
+            raise InvalidInput(message, (self.low, self.high))
         if self.log and low <= 0.0:
             message = f"Number({self.low!r}, {self.high!r}, log=True): low must be above 0"
             raise InvalidInput(message, self.low)
@@ -140,7 +140,7 @@ class Number(Encoder):
             if is_missing(value):
                 seen[MISSING] += 1
                 return [0.0]
-            raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
+            raise InvalidInput(f"must be a number or None, got {shown(value)}", value)
         if not self.low <= number <= self.high:
             seen.note(CLIPPED, value)
         if self.log:
@@ -192,7 +192,9 @@ class Datetime(Encoder):
         try:
             _set(self, "_zone", ZoneInfo(self.zone))
         except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-            message = f"zone is {self.zone!r}, which is not a known time zone: pass a name such as"
+            message = (
+                f"`zone` is {self.zone!r}, which is not a known time zone: pass a name such as"
+            )
             raise InvalidInput(
                 f"{message} 'Europe/Vienna' (pip install tzdata if the system has none)", self.zone
             ) from None
@@ -213,12 +215,12 @@ class Datetime(Encoder):
             seen[MISSING] += 1
             return [0.0] * 5
         try:
-            when = as_datetime(as_microseconds(value, "")).astimezone(self._zone)
+            when = as_datetime(as_microseconds(value)).astimezone(self._zone)
         except OverflowError:  # on the first or last day that a datetime can represent
-            message = f"{shown(value)}: a time between the years 2 and 9998 was expected"
+            message = f"must be a time between the years 2 and 9998, got {shown(value)}"
             raise InvalidInput(message, value) from None
         except InvalidInput as error:
-            raise InvalidInput(str(error).removeprefix(" is "), value) from None
+            raise InvalidInput(str(error).removeprefix("`at` "), value) from None
         day = (when.hour + when.minute / 60 + when.second / 3600) / 24
         week = (when.weekday() + day) / 7
         weekend = 0.5 if when.weekday() >= 5 else -0.5
@@ -266,19 +268,19 @@ class Vector(Encoder):
             return [0.0] * self.size
         array = flat_array(value)
         if array is None:
-            message = f"{shown(value)}: a list of {self.size} numbers was expected, or None"
+            message = f"must be a list of {self.size} numbers or None, got {shown(value)}"
             raise InvalidInput(message, value)
         if len(array) != self.size:
-            message = f"a list of {len(array)} numbers: {self.size} were expected"
-            raise InvalidInput(f"{message}, or Vector({len(array)}) in the features", value)
+            message = f"must have {self.size} numbers, got {len(array)}: send {self.size} numbers,"
+            raise InvalidInput(f"{message} or declare Vector({len(array)}) in the features", value)
         # Journals store float32, so rows that are encoded again from a journal are identical.
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float32).astype(np.float64)
         bad = ~(np.abs(numbers) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())
-            message = f"a list with {numbers[at]} at index {at}: finite numbers of at most"
-            raise InvalidInput(f"{message} {MAX_ENTRY:g} were expected, or None for all", value)
+            message = f"must hold finite numbers of at most {MAX_ENTRY:g}, or be None;"
+            raise InvalidInput(f"{message} got {numbers[at]} at index {at}", value)
         length = math.sqrt(numbers @ numbers)
         scale = length or 1.0
         if self.norm is not None:
@@ -291,7 +293,7 @@ class Vector(Encoder):
 
 @dataclass(frozen=True)
 class Text(Encoder):
-    """A text as a bag of words, hashed into a fixed number of columns.
+    """Text as a bag of words, hashed into a fixed number of columns.
 
     A word is a run of letters and digits; case is ignored. The encoded vector has length 1, or is
     zero if the text has no words or is missing (None).
@@ -355,12 +357,14 @@ class Category(Encoder):
 
     def __post_init__(self) -> None:
         if isinstance(self.values, str | bytes) or not isinstance(self.values, Sequence):
-            message = f"Category({self.values!r}): a list of values was expected"
+            message = f"Category({self.values!r}): pass a list of values"
             raise InvalidInput(f"{message}, as in Category(['AT', 'DE'])", self.values)
         if type(self.others) is not int or self.others < 1:
-            message = f"others is {self.others!r}: a whole number of at least 1 was expected"
-            raise InvalidInput(message, self.others)
-        values = tuple(map(as_text, self.values))
+            raise must_be("others", "a whole number of at least 1", self.others)
+        try:
+            values = tuple(map(as_text, self.values))
+        except InvalidInput as error:
+            raise InvalidInput(f"a category {error}", error.value) from None
         if len(set(values)) != len(values):
             message = f"Category({self.values!r}) contains a value more than once"
             raise InvalidInput(f"{message}: remove duplicates", self.values)
@@ -435,7 +439,7 @@ class Flag(Encoder):
             return [0.0]
         if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
             return [0.5 if value else -0.5]
-        raise InvalidInput(f"{shown(value)}: True or False was expected, or None", value)
+        raise InvalidInput(f"must be True, False or None, got {shown(value)}", value)
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return ½, -½ or 0 for each of several values."""
@@ -453,19 +457,19 @@ def as_text(value: Any) -> str:
         return str(value)
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))  # pandas converts integer columns with missing values to float
-    raise InvalidInput(f"{shown(value)}: text or a whole number was expected, or None", value)
+    raise InvalidInput(f"must be text, a whole number or None, got {shown(value)}", value)
 
 
 def _bounded_text(value: Any) -> str:
     text = value if type(value) is str else as_text(value)
     if len(text) > MAX_TEXT:
-        message = f"a text of {len(text):,} characters: at most {MAX_TEXT:,} are allowed"
+        message = f"must have at most {MAX_TEXT:,} characters, got {len(text):,}"
         raise InvalidInput(message, text[:100])
     return text
 
 
 def _hashed(text: str, person: bytes) -> int:
-    """Return a 64-bit hash of a text that is the same in every process."""
+    """Return a 64-bit hash of a string that is the same in every process."""
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=person).digest(), "little")
 
@@ -503,15 +507,14 @@ class RandomFeatures:
 
     def __post_init__(self) -> None:
         if not isinstance(self.fields, Mapping) or not self.fields:
-            message = f"RandomFeatures({shown(self.fields)}): a mapping of fields to encoders"
+            message = f"RandomFeatures({shown(self.fields)}): pass a mapping of fields to encoders"
             raise InvalidInput(
-                f"{message} was expected, as in RandomFeatures({{'age': Number(18, 90)}})",
-                self.fields,
+                f"{message}, as in RandomFeatures({{'age': Number(18, 90)}})", self.fields
             )
         if as_dim(self.size, "size") % 2:
-            raise InvalidInput(f"size is {self.size!r}: an even number was expected", self.size)
+            raise must_be("size", "an even number", self.size)
         if type(self.seed) is not int:
-            raise InvalidInput(f"seed is {self.seed!r}: a whole number was expected", self.seed)
+            raise must_be("seed", "a whole number", self.seed)
         _set(self, "size", int(self.size))
         _set(self, "scale", as_positive(self.scale, "scale"))
 
@@ -535,11 +538,11 @@ class EncodedColumns:
     def __init__(self, spec: Mapping[Any, Any], what: str) -> None:
         for name, encoder in spec.items():
             if not isinstance(name, str) or not name:
-                raise InvalidInput(f"{what} has a field named {name!r}: text was expected", name)
+                raise InvalidInput(f"a field name of {what} must be text, got {name!r}", name)
             if not isinstance(encoder, Encoder):
                 kinds = "Number(low, high), Category([...]), Flag(), Datetime(zone), Vector(size)"
-                message = f"{name!r} of {what} is {shown(encoder)}: {kinds} or Text()"
-                raise InvalidInput(f"{message} was expected", encoder)
+                message = f"{name!r} of {what} must be {kinds} or Text(), got {shown(encoder)}"
+                raise InvalidInput(message, encoder)
         self._what = what
         self._fields: dict[str, Encoder] = {
             str.__str__(name): encoder for name, encoder in spec.items()
@@ -583,8 +586,8 @@ class EncodedColumns:
         """Return the numbers of one record."""
         given = {} if record is None else record
         if not isinstance(given, MAPPINGS):
-            expected = f"a mapping with the names {', '.join(self._fields)} was expected"
-            raise InvalidInput(f"{who} is {shown(given)}: {expected}{as_plain(given, who)}", given)
+            message = f"{who} must be a mapping with the fields {', '.join(self._fields)},"
+            raise InvalidInput(f"{message} got {shown(given)}{as_plain(given, who)}", given)
         self._encoded += 1
         numbers: list[float] = []
         for name, encode, seen in self._encoders:
@@ -597,11 +600,11 @@ class EncodedColumns:
             except InvalidInput as error:
                 seen[REFUSED] += 1
                 advice = hint(self._what, name, given[name], type(self._fields[name]).__name__)
-                raise InvalidInput(f"{name!r} of {who} is {error}{advice}", error.value) from None
+                raise InvalidInput(f"{name!r} of {who} {error}{advice}", error.value) from None
         return np.array(numbers) * self.unit
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """Return the numbers of several actions' records, one line per record."""
+        """Return the numbers of several actions' records, one row per record."""
         if set(map(type, records)) == {dict}:
             # On failure, the records are encoded one at a time below, to name the invalid one.
             with suppress(KeyError, InvalidInput, OverflowError):

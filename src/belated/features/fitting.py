@@ -36,19 +36,20 @@ def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields
 
     Args:
         fields: the names of the fields.
-        sample: a list of mappings, or a pandas or polars frame.
+        sample: a list of mappings, or a pandas or polars data frame.
         what: "context" or "action".
         limit: maximum number of values of a categorical field that get their own column.
     """
     if isinstance(fields, Mapping | RandomFeatures) or fields in ((), 0):
         return fields
     if isinstance(fields, int):
-        message = f"{what} is {fields}: fit needs the names of the fields"
-        raise InvalidInput(f"{message}, as in {what}=['age', 'country']", fields)
+        message = f"`{what}` is {fields}, but `fit` needs the names of the fields"
+        raise InvalidInput(f"{message}: pass them, as in {what}=['age', 'country']", fields)
     records: Any = frame_records(sample) if is_frame(sample) else sample
     if not isinstance(records, list) or not all(isinstance(item, Mapping) for item in records):
-        expected = "a list of mappings, or a frame of pandas or polars, was expected"
-        raise InvalidInput(f"the sample for {what} is {shown(sample)}: {expected}", sample)
+        needed = "a list of mappings, or a pandas or polars data frame"
+        message = f"the sample for {what} must be {needed}, got {shown(sample)}"
+        raise InvalidInput(message, sample)
     return {name: _fit_one(name, records, what, limit) for name in fields}
 
 
@@ -68,7 +69,7 @@ def _fit_one(name: str, records: list[Mapping[str, Any]], what: str, limit: int)
             return _checked(Vector(len(values[0])), values)
         counts = Counter(map(as_text, values))
     except InvalidInput as error:
-        raise InvalidInput(f"{name!r} in the sample is {error}", error.value) from None
+        raise InvalidInput(f"{name!r} in the sample {error}", error.value) from None
     common = sorted(counts, key=lambda value: (-counts[value], value))[:limit]
     return Category(sorted(common), others=1 if len(counts) <= limit else SHARED)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import MAX_ENTRY, Row, as_dim, as_rows
+from belated.core.inputs import MAX_ENTRY, Row, as_dim, as_rows, must_be
 from belated.exceptions import InvalidInput
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import (
@@ -30,7 +30,7 @@ Words = NDArray[np.uint64]
 
 #: Number of feature pairs that are crossed at once, so that their arrays fit into the CPU cache.
 AT_ONCE = 1 << 14
-#: Maximum length of a text whose hash is cached, in characters; maximum number of cached hashes.
+#: Maximum length of a string whose hash is cached, in characters; maximum number of cached hashes.
 CACHED_TEXT, CACHED_WORDS = 64, 1 << 15
 
 
@@ -38,7 +38,7 @@ CACHED_TEXT, CACHED_WORDS = 64, 1 << 15
 class Hashed:
     r"""Records hashed into ``dim`` columns (feature hashing); names need not be known in advance.
 
-    A number adds its value to the column for its name, a text adds 1 to the column for its name and
+    A number adds its value to the column for its name, text adds 1 to the column for its name and
     value, and the id of an action adds 1 to the column for that id. The column and the sign are
     taken from a digest (blake2b), so they are the same in every process. Colliding features add up.
 
@@ -75,14 +75,13 @@ class Hashed:
     def __post_init__(self) -> None:
         seed = self.seed
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-            raise InvalidInput(f"seed is {seed!r}: a whole number was expected", seed)
+            raise must_be("seed", "a whole number", seed)
         _set(self, "dim", as_dim(self.dim))
         _set(self, "seed", int(seed))
         _set(self, "interactions", bool(self.interactions))
         _set(self, "intercept", bool(self.intercept))
         if self.dim <= self.intercept:
-            message = f"dim is {self.dim}: with the intercept, at least 2 columns are needed"
-            raise InvalidInput(message, self.dim)
+            raise must_be("dim", "at least 2, because the intercept needs a column", self.dim)
 
     @property
     def names(self) -> None:
@@ -143,8 +142,8 @@ class Hashed:
                 words.append(_word(self.seed, kind, name, None))
                 values.append(float(value))
             else:
-                expected = f"text or a finite number of at most {MAX_ENTRY:g} was expected"
-                raise InvalidInput(f"{name!r} of {who} is {shown(value)}: {expected}", value)
+                message = f"{name!r} of {who} must be text or a finite number from {-MAX_ENTRY:g}"
+                raise InvalidInput(f"{message} to {MAX_ENTRY:g}, got {shown(value)}", value)
         return words, values
 
     def _placed(
@@ -157,7 +156,7 @@ class Hashed:
 
 
 def _word(seed: int, kind: str, name: int | str, value: str | None) -> int:
-    """Return the 64-bit hash of a feature; hashes of long texts are not cached."""
+    """Return the 64-bit hash of a feature; hashes of long strings are not cached."""
     if len(value or "") > CACHED_TEXT or (isinstance(name, str) and len(name) > CACHED_TEXT):
         return _new_word(seed, kind, name, value)
     return _cached_word(seed, kind, name, value)

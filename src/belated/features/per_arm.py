@@ -75,12 +75,14 @@ class PerArm:
         columns = columns_of(self.context, "context")
         ids = as_actions(self.actions)
         if not self.intercept and columns.width == 0:
-            message = f"context is {self.context!r}: a block needs fields, or an intercept"
+            message = f"`context` is {self.context!r}: name at least one field, or use an intercept"
             raise InvalidInput(message, self.context)
         for old, new in self.renamed.items():
             if new not in ids or old in ids:
-                message = f"renamed has {old!r}: {new!r}, but actions are {ids!r}: map each old"
-                raise InvalidInput(f"{message} name to a name in actions, and remove the old", old)
+                message = f"`renamed` has {old!r}: {new!r}, but `actions` is {ids!r}: map each old"
+                raise InvalidInput(
+                    f"{message} name to a name in `actions`, and remove the old", old
+                )
         _set(self, "renamed", dict(self.renamed))
         _set(self, "actions", ids)
         _set(self, "context", columns.spec)
@@ -158,7 +160,7 @@ class PerArm:
         times a :class:`Datetime` in UTC, and lists of numbers a :class:`Vector`.
 
         Args:
-            sample: contexts, as a list of mappings, or a pandas or polars frame.
+            sample: contexts, as a list of mappings, or a pandas or polars data frame.
             limit: maximum number of values of a categorical field that get their own column. If
                 there are more, the most frequent values do, and the remaining values share a few
                 columns.

@@ -16,7 +16,7 @@ VERSION = 1
 
 @runtime_checkable
 class Features(Protocol):
-    """Encodes a context and the actions on offer as rows. The built-in classes are immutable."""
+    """Encodes a context and the offered actions as rows. The built-in classes are immutable."""
 
     @property
     def dim(self) -> int:

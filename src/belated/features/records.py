@@ -20,7 +20,7 @@ Actions = Sequence[int | str] | Mapping[Any, Context] | NDArray[Any]
 
 #: The largest numeric id.
 MAX_ID = (1 << 63) - 1
-#: Maximum length of a text in a record, in characters.
+#: Maximum length of a string in a record, in characters.
 MAX_TEXT = 10_000
 
 #: The common type is first, because checks against abstract classes are slower.
@@ -37,7 +37,7 @@ class Ids(tuple[int | str, ...]):
 
 
 def as_actions(actions: Actions) -> Ids:
-    """Return the ids of the actions on offer, in order; raise an error if empty or not distinct.
+    """Return the ids of the offered actions, in order; raise an error if empty or not distinct.
 
     >>> as_actions({"blue": {"price": 3.0}, "red": {"price": 4.0}})
     ('blue', 'red')
@@ -49,7 +49,7 @@ def as_actions(actions: Actions) -> Ids:
         return actions
     ids = as_ids(actions, "actions")
     if not ids:
-        raise InvalidInput(f"actions is {shown(actions)}: at least one must be offered", actions)
+        raise InvalidInput(f"`actions` is {shown(actions)}: offer at least one action", actions)
     if len(set(ids)) != len(ids):
         twice = Counter(ids).most_common(1)[0][0]
         raise InvalidInput(f"the action {shown(twice)} is offered twice", twice)
@@ -60,7 +60,7 @@ def action_names(actions: Actions, count: int) -> Ids:
     """Return the ids of the actions; there must be one for each of ``count`` rows."""
     ids = as_actions(actions)
     if len(ids) != count:
-        message = f"{len(ids)} actions for {count} rows: one for each was expected"
+        message = f"got {len(ids)} actions for {count} rows: pass one action per row"
         raise InvalidInput(message, actions)
     return ids
 
@@ -74,8 +74,8 @@ def as_ids(actions: Any, what: str) -> tuple[int | str, ...]:
     elif isinstance(actions, Sequence | Mapping) and not isinstance(actions, str | bytes):
         ids = tuple(actions)
     else:
-        expected = "a list of ids was expected, or a mapping of ids to records"
-        raise InvalidInput(f"{what} is {shown(actions)}: {expected}", actions)
+        needed = "a list of ids, or a mapping of ids to records"
+        raise InvalidInput(f"`{what}` must be {needed}, got {shown(actions)}", actions)
     return ids if _TEXT.issuperset(map(type, ids)) else tuple(map(_as_id, ids))
 
 
@@ -85,7 +85,7 @@ def _as_id(value: Any) -> int | str:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if whole and -MAX_ID <= value <= MAX_ID:
         return int(value)
-    message = f"the action {shown(value)} is not an id: text or a 64-bit whole number was expected"
+    message = f"an action id must be text or a 64-bit whole number, got {shown(value)}"
     raise InvalidInput(message, value)
 
 
@@ -94,14 +94,14 @@ def as_record(record: Any, who: str) -> Mapping[str, Any]:
     if record is None:
         return {}
     if not isinstance(record, Mapping):
-        message = f"{who} is {shown(record)}: a mapping of names to values was expected"
+        message = f"{who} must be a mapping of names to values, got {shown(record)}"
         raise InvalidInput(message, record)
     return record
 
 
 def long_text(what: str, value: str) -> InvalidInput:
-    """Return the error for a text that is too long to be a field name or value."""
-    message = f"{what} is a text of {len(value):,} characters: at most {MAX_TEXT:,} are allowed"
+    """Return the error for a string that is too long to be a field name or value."""
+    message = f"{what} must have at most {MAX_TEXT:,} characters, got {len(value):,}"
     return InvalidInput(message, value[:100])
 
 
@@ -130,7 +130,7 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a table with named columns, such as a pandas or polars frame.
+    """Return whether a value is a table with named columns, such as a pandas or polars data frame.
 
     >>> is_frame([{"age": 41}])
     False
@@ -139,20 +139,20 @@ def is_frame(value: Any) -> bool:
 
 
 def frame_columns(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a frame as plain lists by name; a missing value is None."""
+    """Return the columns of a data frame as plain lists by name; a missing value is None."""
     names = list(frame.columns)
     for name in names:
         if not isinstance(name, str):
-            message = f"the frame has a column named {shown(name)}: names must be text"
-            raise InvalidInput(f"{message}, as from frame.rename(columns=str)", name)
+            message = f"the data frame has a column named {shown(name)}, but names must be text:"
+            raise InvalidInput(f"{message} convert them with frame.rename(columns=str)", name)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"the frame has two columns named {twice!r}: rename one", twice)
+        raise InvalidInput(f"the data frame has two columns named {twice!r}: rename one", twice)
     return {name: as_list(frame[name]) for name in names}
 
 
 def frame_records(frame: Any) -> list[dict[str, Any]]:
-    """Return one record per line of a frame; a missing value is None."""
+    """Return one record per row of a data frame; missing values become None."""
     columns = frame_columns(frame)
     names = list(columns)
     return [dict(zip(names, line, strict=True)) for line in zip(*columns.values(), strict=True)]

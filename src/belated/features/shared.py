@@ -71,7 +71,10 @@ class Shared:
     def __post_init__(self) -> None:
         context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
         if action.width == 0:
-            message = f"action is {self.action!r}: without fields, all rows would be the same"
+            message = (
+                f"`action` is {self.action!r}: name at least one field, because all rows would"
+            )
+            message += " be the same otherwise"
             raise InvalidInput(message, self.action)
         products = context.width * action.width * bool(self.interactions)
         _set(self, "action", action.spec)
@@ -130,8 +133,8 @@ class Shared:
         """Return these features with encoders for the named fields, chosen from samples.
 
         Args:
-            contexts: a list of mappings, or a pandas or polars frame; not needed if ``context``
-                already has encoders.
+            contexts: a list of mappings, or a pandas or polars data frame; not needed if
+                ``context`` already has encoders.
             actions: records of actions, in the same form, or a mapping of ids to records.
             limit: as in :meth:`PerArm.fit`.
 
@@ -152,8 +155,8 @@ class Shared:
         """Return one row per action; ``actions`` maps ids to records, or lists catalogue ids."""
         ids = as_actions(actions)
         if self.encoded is None and not isinstance(actions, Mapping):
-            expected = "a mapping of ids to records was expected, or features with a catalogue"
-            raise InvalidInput(f"actions is {shown(actions)}: {expected}", actions)
+            message = "`actions` must be a mapping of ids to records, unless the features have a"
+            raise InvalidInput(f"{message} catalogue; got {shown(actions)}", actions)
         z = self._context.numbers(context, "the context")
         A: NDArray[Any]
         if self.encoded is None:
@@ -198,7 +201,7 @@ class Shared:
         at, column = np.argwhere(~(np.abs(rows) <= MAX_ENTRY))[0]
         value = float(rows[at, column])
         where = f"{self.names[column]} of action {ids[at]!r}"
-        message = f"{where} is {value:g}: a size of at most {MAX_ENTRY:g} was expected"
+        message = f"{where} must be from {-MAX_ENTRY:g} to {MAX_ENTRY:g}, got {value:g}"
         raise InvalidInput(message, value)
 
 
@@ -210,8 +213,8 @@ def with_catalogue(features: Features | None, path: str) -> Shared:
     try:
         records = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
-        message = f"cannot read the catalogue {path!r} ({error}): a JSON object"
-        raise InvalidInput(f"{message} with a record for each action was expected", path) from None
+        message = f"cannot read the catalogue {path!r} ({error}): pass the path of a JSON object"
+        raise InvalidInput(f"{message} with a record for each action", path) from None
     return replace(features, catalogue=records)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from belated.core.inputs import Row, as_dim, as_rows
+from belated.core.inputs import Row, as_dim, as_rows, must_be
 from belated.exceptions import InvalidInput
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_record
@@ -43,17 +43,16 @@ class FromTransform:
 
     def __init__(self, transformer: Transformer, *, name: str, dim: int | None = None) -> None:
         if not callable(getattr(transformer, "transform", None)):
-            message = f"transformer is {transformer!r}: an object with a method transform"
-            raise InvalidInput(f"{message} was expected", transformer)
+            raise must_be("transformer", "an object with a `transform` method", transformer)
         if not isinstance(name, str) or not name:
-            raise InvalidInput(f"name is {name!r}: a name of the transformer was expected", name)
+            raise must_be("name", "text that identifies the transformer", name)
         self._transformer = transformer
         self._name = str.__str__(name)
         self._names = _column_names(transformer, needed=dim is None)
         known = len(self._names) if self._names is not None else dim
         self._dim = as_dim(known if dim is None else dim)
         if self._dim != known:
-            raise InvalidInput(f"dim is {dim!r}, but the transformer has {known} columns", dim)
+            raise must_be("dim", f"{known}, the number of columns of the transformer", dim)
 
     def __repr__(self) -> str:
         return f"FromTransform({self._transformer!r}, name={self._name!r}, dim={self._dim})"
@@ -93,7 +92,7 @@ class FromTransform:
         rows = as_rows(table, self._dim)
         if len(rows) != len(ids):
             message = f"the transformer returned {len(rows)} rows for {len(ids)} records"
-            raise InvalidInput(f"{message}: it must return one row for each", table)
+            raise InvalidInput(f"{message}: it must return one row per record", table)
         return rows.copy()  # the transformer may reuse its own array
 
 

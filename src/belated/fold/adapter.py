@@ -19,7 +19,7 @@ from belated.fold.table import NOWHERE, EntryTable, handle_at, packed
 from belated.model.kernels.memory import zeros
 from belated.policies.policy import Policy
 
-# Minimum capacity for rows.
+# Minimum number of rows for which space is allocated.
 _FEW = 64
 
 
@@ -94,7 +94,7 @@ class Rows:
 
 
 class LinesWithRows(NamedTuple):
-    """A copy of some lines of the table and of their stored rows."""
+    """A copy of some entries of the table and of their stored rows."""
 
     cells: NDArray[np.int64]
     rows: Row
@@ -214,7 +214,7 @@ class LearnerAdapter:
         """Add many decisions and rewards that are already in the table, in bulk mode.
 
         Args:
-            first: index of the first new line.
+            first: index of the first new entry.
             rows: the rows of decisions with rewards.
             values: the rewards.
             weights: the pending weights of these decisions.
@@ -303,12 +303,12 @@ class LearnerAdapter:
         return pieces | self.learner.pack(self.partition)
 
     def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
-        """Begin copying lines and their rows; each block is copied before it changes."""
+        """Begin copying entries and their rows; each block is copied before it changes."""
         self.table.copies = copies = Copies(blocks, self.copy)
         return copies
 
     def copy(self, lines: slice) -> LinesWithRows:
-        """Copy lines and their stored rows."""
+        """Copy entries and their stored rows."""
         return LinesWithRows(self.table.cells[lines].copy(), self.kept_rows(lines))
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
@@ -342,7 +342,7 @@ class LearnerAdapter:
         return self._rows.get_all(where), self.table.column("weight")[lines]
 
     def kept_rows(self, lines: slice = slice(None)) -> Row:
-        """Return the rows stored here for these lines, in line order."""
+        """Return the rows stored here for these entries, in entry order."""
         where = self.table.column("where")[lines]
         return self._rows.get_all(where[where > NOWHERE])
 
@@ -364,10 +364,12 @@ class LearnerAdapter:
 
 def wrong_row(x: Row, policy: Policy) -> JournalMismatch:
     """Return the error for a row that does not fit the policy."""
-    blocks = "" if policy.blocks is None else f", or a block outside of the {policy.blocks} known"
+    blocks = (
+        "" if policy.blocks is None else f" (or a block index outside its {policy.blocks} blocks)"
+    )
     message = (
-        f"a decision in the journal has a row of {len(x)} numbers, not {policy.row_width}{blocks}:"
-        " another process has opened the journal with larger features; open it with the same"
-        " features"
+        f"a decision in the journal has a row of {len(x)} numbers{blocks}, but this policy expects"
+        f" {policy.row_width}: another process opened the journal with more features; open it with"
+        " the same features"
     )
     return JournalMismatch(message)

@@ -84,7 +84,7 @@ class PageFolder:
         learner, count = adapter.learner, len(page) - first
         table, index, rows = ledger._table, ledger._index, adapter._rows
         if table.copies is not None:
-            table.copies.take_all()  # before any line changes
+            table.copies.take_all()  # before any entry changes
         table.reserve(count)
         index.reserve(count)
         rows.reserve(count)

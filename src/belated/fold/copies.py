@@ -1,4 +1,4 @@
-"""Copy-on-write copies of blocks of lines, for snapshots.
+"""Copy-on-write copies of blocks of entries, for snapshots.
 
 A snapshot must be consistent: it must contain the state at a single point in time. Copying a large
 table at once would block changes to the table. Instead, another thread copies one block at a time,
@@ -18,8 +18,8 @@ class Copies(Generic[T]):
     """Copies of blocks, with the content that they had when this object was created.
 
     Args:
-        blocks: the lines of each block, by block number.
-        copy: returns a copy of the given lines.
+        blocks: the entries of each block, by block number.
+        copy: returns a copy of the given entries.
 
     Attributes:
         blocks: the numbers of all blocks to copy.
@@ -42,7 +42,7 @@ class Copies(Generic[T]):
         self.made: dict[int, T] = {}
 
     def take(self, block: int) -> None:
-        """Copy a block that is about to change, unless it was copied or need not be copied."""
+        """Copy a block that is about to change, if a copy is needed and does not exist yet."""
         with self._lock:
             lines = self._remaining.get(block)
             if lines is not None:

@@ -66,7 +66,7 @@ _MODE, _FROZEN, _CHOSEN, _ACTIONS = "mode", "frozen model", "chosen model", "act
 #: Name of the piece that marks snapshots of folds that have sent all outcomes.
 _OUTCOMES = "outcomes"
 _read_actions = msgspec.msgpack.Decoder(list[ActionChanged]).decode
-#: Size of a line, and approximate size of an event without its row, in bytes.
+#: Size of an entry, and approximate size of an event without its row, in bytes.
 LINE, EVENT = 88, 100
 #: A snapshot is worthwhile if it writes at most ``LITTLE`` bytes, or at most ``PAYS`` times the
 #: size of the new events.
@@ -614,7 +614,7 @@ class Fold:
     def save_pays(self) -> bool:
         """Return whether a snapshot would be small, in total or relative to the new events.
 
-        This limits the bytes written per event, even if rewards change many old lines. The result
+        This limits the bytes written per event, even if rewards change many old entries. The result
         is False if there are no new events.
         """
         if self.version == self._saved_version:
@@ -645,7 +645,7 @@ class Fold:
         return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
 
     def _pieces(self, partition: int) -> dict[str, bytes]:
-        """Return all snapshot pieces except blocks of lines."""
+        """Return all snapshot pieces except blocks of entries."""
         pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
         if self.outcomes is not None:
@@ -691,7 +691,7 @@ class Fold:
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
             return None
         position = snapshot.position
-        if position <= journal.start(partition).position:  # older than the base
+        if position <= journal.start(partition).position:  # the snapshot is older than the base
             return None
         if self.outcomes is not None:
             undone = self.ledgers[partition].undone

@@ -439,7 +439,7 @@ class Follower:
         else:
             fold.load(self.journal)
         unapplied.count_again()
-        unapplied.release_known(lambda id: fold.entry(id) is not None)  # included in a base
+        unapplied.release_known(lambda id: fold.entry(id) is not None)  # included in the base
 
     def _fold_all(self) -> None:
         self.behind = True  # until all records have been read

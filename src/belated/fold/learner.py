@@ -458,7 +458,7 @@ class Learner:
         return self._task is not None
 
     def refit(self) -> None:
-        """Run the fit that is due, in a thread if this is allowed and the fit is expensive."""
+        """Run the fit that is due, in a thread if threads are allowed and the fit is expensive."""
         if self._background and self.weighting.fit_cost > CHEAP:
             if self._task is None and self._refit is None:
                 self._task = BackgroundTask(self.begin_fit())
@@ -585,7 +585,7 @@ class Learner:
             return  # a fit in progress still needs the rows that have arrived since
         self.fold_in()
         if freezer.is_full:
-            if self.is_bulk:  # the model is outdated
+            if self.is_bulk:  # the model is not updated in bulk mode
                 self._look_for_estimate()
             freezer.freeze(self.model.theta, half=self.is_bulk)
         freezer.drop()

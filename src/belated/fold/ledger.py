@@ -1,8 +1,8 @@
 """The ledger: folds the records of one partition into the state of each decision.
 
-The rules are in :mod:`belated.fold.rules`. For each decision, the ledger stores a line of a table,
-and separate facts if they do not fit into the line. It is independent of the model, and reports
-changes to a :class:`LedgerListener`.
+The rules are in :mod:`belated.fold.rules`. For each decision, the ledger stores an entry of a
+table, and separate facts if they do not fit into the entry. It is independent of the model, and
+reports changes to a :class:`LedgerListener`.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Ledger:
         self._index = Index(self._table)
         # The last id that was looked up, and the number of its decision.
         self._last_lookup: tuple[str | None, int] = None, -1
-        self._facts: dict[int, Facts] = {}  # for decisions whose facts do not fit into a line
+        self._facts: dict[int, Facts] = {}  # for decisions whose facts do not fit into an entry
         self._unmatched = UnmatchedEvents()
         self._subjects = SubjectIndex()
         self._recorded = 0  # the timestamp of the record being folded
@@ -436,7 +436,7 @@ class Ledger:
         if status != "unmatched":
             return status
         number = self._decision_for(history, clamped_time(event.at_us), self._recorded)
-        # Get the facts before adding the reward, because the line may hold another reward.
+        # Get the facts before adding the reward, because the entry may hold another reward.
         changed = {number: self._facts_of(number)} if number >= 0 else {}
         index.add_reward(history, event, self._recorded, number)
         if not changed:
@@ -565,7 +565,7 @@ class Ledger:
         return facts
 
     def _keep(self, number: int, facts: Facts) -> None:
-        """Store changed facts, in the decision's line if they fit."""
+        """Store changed facts, in the decision's entry if they fit."""
         table, i = self._table, number - self._table.base
         table.touch(i)
         if not facts.plain:
@@ -815,7 +815,7 @@ class Ledger:
         return None if number < 0 else self._table.at[number - self._table.base]
 
     def early(self) -> Noticed:
-        """Summarize the rewards of remembered decisions that are dated before the decision."""
+        """Summarize rewards dated before their decision, among remembered decisions."""
         table = self._table
         reported, at = table.column("reward_recorded"), table.column("reward_at")
         early = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))

@@ -45,7 +45,7 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
 
 
 def pack_head(ledger: Ledger) -> dict[str, bytes]:
-    """Serialize the state of a ledger, excluding the lines of its table."""
+    """Serialize the state of a ledger, excluding the rows of its table."""
     head = _Head(
         VERSION,
         ledger._table.base,
@@ -67,7 +67,7 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
 
 
 def pack_lines(table: EntryTable) -> dict[str, bytes]:
-    """Serialize the lines of a table, one piece per block."""
+    """Serialize the entries of a table, one piece per block."""
     blocks = table.blocks().items()
     return {f"lines {block}": packed(table.cells[lines]) for block, lines in blocks}
 

@@ -21,7 +21,7 @@ from belated.model.kernels import Kernels
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: The first byte, which changes with the layout.
+#: Format version, stored in the first byte; increment it when the layout changes.
 VERSION = 1
 _CHECKSUM = 16
 
@@ -129,14 +129,14 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         """
         if self.features != policy.features:
             message = (
-                "the newest model was learned with other features: start learner and deciders with"
-                " the same features"
+                "the newest model was learned with different features: configure the learner and"
+                " the deciders with the same features"
             )
             raise JournalMismatch(message)
         if self.fingerprint != policy.fingerprint:
             message = (
-                "the model was learned with another policy: start learner and deciders with the"
-                f" same policy (this process has {policy!r})"
+                "the model was learned with a different policy: configure the learner and the"
+                f" deciders with the same policy (this process has {policy!r})"
             )
             raise JournalMismatch(message)
         arrays = (np.frombuffer(data, dtype="<f8") for data in self._numbers)
@@ -204,7 +204,7 @@ def unseal(version: int, data: bytes, what: str) -> bytes:
         raise UnsupportedFormat(f"{message}, and this release reads {version}: upgrade belated")
     checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
     if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
-        raise CorruptJournal(f"the checksum of {what} does not match: publish it again")
+        raise CorruptJournal(f"the checksum of {what} does not match: publish the model again")
     return body
 
 

@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 
 from belated.core.events import Decision
-from belated.core.inputs import Row
+from belated.core.inputs import Row, must_be
 from belated.core.results import Shortened
-from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
+from belated.exceptions import CorruptEvent, UnknownEvent
 from belated.fold.contexts import PackedContext, float_list, read_context
 
-#: The first byte of every request.
+#: Format version, stored in the first byte of every request.
 VERSION = 1
 #: Requests of up to this many bytes are all stored. Larger requests are sampled, so that they take
 #: this many bytes per decision on average.
@@ -185,8 +185,7 @@ def check_keep(keep: Any) -> Keep:
     """Return the share of requests to store; raise if it is invalid."""
     number = isinstance(keep, int | float) and not isinstance(keep, bool)
     if keep != "auto" and not (number and 0.0 <= keep <= 1.0):
-        message = f"keep_requests is {keep!r}: 'auto' or a share from 0 to 1 was expected"
-        raise InvalidInput(message, keep)
+        raise must_be("keep_requests", "'auto' or a share from 0 to 1", keep)
     return keep if keep == "auto" else float(keep)
 
 

@@ -123,7 +123,7 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def plain(self) -> bool:
-        """Whether the facts fit into a line of the table, with at most one reward in one part.
+        """Whether the facts fit into an entry of the table, with at most one reward in one part.
 
         Credited subject rewards are stored in the subject's history.
         """

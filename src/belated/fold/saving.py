@@ -93,14 +93,14 @@ def is_lasting(name: str) -> bool:
 def kept_at_load(names: Collection[str]) -> dict[str, bytes]:
     """Return ``before`` for a loaded snapshot, given the names of the snapshot's pieces.
 
-    Only pieces that need no checksum are included: pieces that never change, and blocks of lines,
+    Only pieces that need no checksum are included: pieces that never change, and blocks of entries,
     whose changes are tracked by the table.
     """
     return {name: b"" for name in names if is_lasting(name) or is_of_block(name)}
 
 
 def is_of_block(name: str) -> bool:
-    """Return whether a piece belongs to a block of lines.
+    """Return whether a piece belongs to a block of entries.
 
     >>> [is_of_block(name) for name in ("lines 3", "rows-of-lines 3", "rows 3")]
     [True, True, False]

@@ -1,10 +1,10 @@
 """The table of decisions, which stores everything about a decision except its row in 88 bytes.
 
-A line of the table holds what the journal contains about a decision, the state of the decision, and
-where the learner stores its row or its reward. A line is contiguous in memory, and compiled code
-uses the same table as Python.
+An entry of the table holds what the journal contains about a decision, the state of the decision,
+and where the learner stores its row or its reward. An entry is contiguous in memory, and compiled
+code uses the same table as Python.
 
-Decisions are numbered in order of arrival, and numbers are never reused. Lines at the front are
+Decisions are numbered in order of arrival, and numbers are never reused. Entries at the front are
 dropped together once all of their decisions are forgotten.
 """
 
@@ -32,14 +32,14 @@ NOWHERE = -1
 #: A value of ``where``, or an array of them.
 Where = TypeVar("Where", int, NDArray[np.int64])
 
-# Minimum capacity of a table, and number of lines to search at a time.
+# Minimum capacity of a table, and number of entries to search at a time.
 _FEW, _PIECE = 16, 1 << 14
 _CELLS = 11
 _line = Struct("=QQqqqBB2xIdqqdq")
 _key = Struct(">QQ")
 #: Functions to split a key into two integers, and to join them again.
 halves_of, key_from = _key.unpack, _key.pack
-#: The type of each column, and the offset of the column in a line, in bytes.
+#: The type of each column, and the offset of the column in an entry, in bytes.
 _COLUMNS = {
     "high": (np.uint64, 8 * pages.HIGH),
     "low": (np.uint64, 8 * pages.LOW),
@@ -58,15 +58,15 @@ _COLUMNS = {
 
 
 class EntryTable:
-    """A table with one line per decision; each column is an attribute.
+    """A table with one entry per decision; each column is an attribute.
 
-    A column is a view that extends beyond the last line. The view becomes invalid when lines are
+    A column is a view that extends beyond the last entry. The view becomes invalid when entries are
     added or dropped, so do not keep references to it.
 
     Attributes:
-        base: the number of the decision in the first line.
-        used: number of lines.
-        cells: the lines, in cells of eight bytes.
+        base: the number of the decision in the first entry.
+        used: number of entries.
+        cells: the entries, in cells of eight bytes.
         changed: the blocks that have changed since the last snapshot.
         copies: the copies of blocks in progress; a block is copied before it changes.
 
@@ -88,7 +88,7 @@ class EntryTable:
     flags: memoryview[int]
     crc: memoryview[int]
     value: memoryview[float]  # the value that is learned
-    reward_recorded: memoryview[int]  # when the reward was recorded, if the line can hold it
+    reward_recorded: memoryview[int]  # when the reward was recorded, if the entry can hold it
     reward_at: memoryview[int]
     weight: memoryview[float]  # weight of the pending decision, fixed when it was added
     where: memoryview[int]  # the slot of the row; once learned, the handle of the reward
@@ -135,7 +135,7 @@ class EntryTable:
         return self.base + i
 
     def touch(self, i: int) -> None:
-        """Mark a line as changed; must be called before modifying the line."""
+        """Mark an entry as changed; must be called before modifying the entry."""
         block = self.base + i >> BLOCK
         if block not in self.changed:
             if self.copies is not None:
@@ -143,21 +143,21 @@ class EntryTable:
             self.changed.add(block)
 
     def reserve(self, count: int) -> None:
-        """Ensure capacity for ``count`` more lines."""
+        """Ensure capacity for ``count`` more entries."""
         if self.used + count > self._capacity:
             self._resize(max(self.used + count, 2 * self._capacity))
 
     def grew_by(self, count: int) -> None:
-        """Add ``count`` lines that were written after the last line; copies must be complete."""
+        """Add ``count`` entries that were written after the last entry; copies must be complete."""
         self.changed.update(range(self.next >> BLOCK, (self.next + count - 1 >> BLOCK) + 1))
         self.used += count
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column as an array, with one item per line."""
+        """Return a column as an array, with one item per entry."""
         return np.asarray(getattr(self, name))[: self.used]
 
     def first(self, state: int) -> int:
-        """Return the index of the first line with this state; -1 if there is none."""
+        """Return the index of the first entry with this state; -1 if there is none."""
         states = self.column("state")
         for start in range(0, len(states), _PIECE):
             matches = states[start : start + _PIECE] == state
@@ -166,20 +166,20 @@ class EntryTable:
         return -1
 
     def drop(self, count: int) -> None:
-        """Drop the first ``count`` lines."""
+        """Drop the first ``count`` entries."""
         if self.copies is not None:
             self.copies.take_all()
         remaining = self.used - count
         self.cells[:remaining] = self.cells[count : self.used]
         self.used = remaining
         self.base += count
-        first = self.base >> BLOCK  # this block may have lost some of its lines
+        first = self.base >> BLOCK  # this block may have lost some of its entries
         self.changed = {first, *(block for block in self.changed if block > first)}
         if self._capacity > max(_FEW, 4 * remaining):
             self._resize(max(_FEW, 2 * remaining))
 
     def blocks(self) -> dict[int, slice]:
-        """Return the lines in each block; a decision never moves to another block."""
+        """Return the entries in each block; a decision never moves to another block."""
         blocks = {}
         for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
             start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
@@ -190,7 +190,7 @@ class EntryTable:
         """Restore all blocks, in order, from the results of :func:`packed`.
 
         Raises:
-            ValueError: the bytes are not a whole number of lines.
+            ValueError: the bytes are not a whole number of entries.
         """
         blocks = [np.frombuffer(data, dtype=np.int64).reshape(-1, _CELLS) for data in packed]
         count = sum(map(len, blocks))
@@ -213,7 +213,7 @@ class EntryTable:
 
 
 def packed(cells: NDArray[np.int64]) -> bytes:
-    """Return lines as bytes, with 0 in place of the slots of rows."""
+    """Return entries as bytes, with 0 in place of the slots of rows."""
     where = cells[:, -1]
     if (where > 0).any():
         cells = cells.copy()
@@ -323,7 +323,7 @@ class Index:
         return self._shift, self._mask, self._bits, self._number, self._tag, *sip
 
     def remove(self, number: int) -> None:
-        """Remove a number; the key remains in the table until the line is dropped."""
+        """Remove a number; the key remains in the table until the entry is dropped."""
         at, entry = self._entry_of(number)
         places, mask = self._places, self._mask
         while places[at] != entry:
@@ -333,10 +333,10 @@ class Index:
         places[at] = _REMOVED
 
     def restore(self, remembered: NDArray[np.bool_]) -> None:
-        """Add lines of a restored table.
+        """Add entries of a restored table.
 
         Args:
-            remembered: whether to add each line.
+            remembered: whether to add each entry.
         """
         self._fill(self._keys.base + np.flatnonzero(remembered))
 

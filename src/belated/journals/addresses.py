@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from belated.core.ids import check_id
+from belated.core.inputs import must_be
 from belated.exceptions import InvalidInput
 from belated.journals.journal import Journal
 from belated.journals.memory import MemoryStore
@@ -45,7 +46,7 @@ def open_store(address: str) -> Store:
     """
     place, _ = split_address(address)
     if place != address:
-        message = "the address of a store must not name a bandit: leave out `bandit=`"
+        message = "the address of a store must not name a bandit: remove `bandit=`"
         raise InvalidInput(f"{message}, or open that bandit's journal with open_journal(address)")
     scheme, _, rest = address.partition(":")
     return _STORES[scheme](address, rest)
@@ -110,7 +111,7 @@ def _check_scheme(address: Any) -> None:
 def _unknown_scheme(address: str, scheme: str) -> str:
     if "://" in address:
         return f"unknown scheme {scheme!r} in the address: use {_EXAMPLES}"
-    if not address or ("=" in address and not Path(address).exists()):  # libpq's, with a password?
+    if not address or ("=" in address and not Path(address).exists()):  # may contain a password
         return f"the address has no scheme: use {_EXAMPLES}"
     escaped = address.replace("%", "%25").replace("?", "%3F")
     return f"{address!r} is not an address: for that file use 'sqlite:///{escaped}'"
@@ -126,7 +127,7 @@ def _sqlite(address: str, rest: str) -> Store:
     place, mark, query = rest.partition("?")
     if mark:
         message = f"{address!r} has the parameters {query!r}, and SQLite accepts none"
-        raise InvalidInput(f"{message}: leave them out, and write ? in a path as %3F", address)
+        raise InvalidInput(f"{message}: remove them, and write ? in a path as %3F", address)
     if not place.startswith("///"):
         example = f"'sqlite:///{place.lstrip('/')}'"
         message = f"{address!r} is not the address of a file: use three slashes for a relative path"
@@ -151,15 +152,15 @@ def _kafka(address: str, rest: str) -> Store:
     place, _, query = rest.partition("?")
     brokers = place.removeprefix("//").rstrip("/")
     if not place.startswith("//") or not brokers or "/" in brokers or "@" in brokers:
-        raise InvalidInput(f"the address names no brokers: use {_KAFKA}")
+        raise InvalidInput(f"the address contains no brokers: use {_KAFKA}")
     parameters = [text.partition("=") for text in query.split("&") if text]
     settings = {unquote(name): unquote(value) for name, _, value in parameters}
     shelf = settings.pop("shelf", "")
     if shelf.partition(":")[0] not in ("postgresql", "postgres", "sqlite"):
-        raise InvalidInput(f"the address names no database as its shelf: use {_KAFKA}")
+        raise InvalidInput(f"the address contains no database for its shelf: use {_KAFKA}")
     copies = settings.pop("copies", "3")
     if not (copies.isdecimal() and int(copies)):
-        raise InvalidInput(f"copies is {copies!r}: pass a number of replicas, at least 1", copies)
+        raise must_be("copies", "a number of replicas of at least 1", copies)
     snapshots = settings.pop("snapshots", None)
     return KafkaStore(
         brokers, shelf=shelf, copies=int(copies), settings=settings, snapshots=snapshots

@@ -347,7 +347,9 @@ class WholeJournal(DelegatingJournal):
                     f"partition {partition} of {journal.bandit!r} was trimmed up to "
                     f"{as_datetime(start.stamp)}, but archived only up to {as_datetime(until)}"
                 )
-                raise InvalidInput(f"{message}: the records between are in neither")
+                raise InvalidInput(
+                    f"{message}: the records in between are in neither the journal nor the archive"
+                )
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
         return work()

@@ -1,4 +1,4 @@
-"""How journals route, stamp and index events."""
+"""Routing, timestamps and index keys of events."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from belated.core.events import (
     Trimmed,
 )
 from belated.core.ids import ERASED_KEY_BYTES, erased_key_of, key_of, partition_of, subject_id
+from belated.core.inputs import must_be
 from belated.exceptions import InvalidInput
 from belated.journals.log import Appended, Requests, Tail
 
@@ -79,7 +80,9 @@ def stamps_for(
     if recorded is None:
         return [clock()] * len(events)
     if len(recorded) != len(events):
-        message = f"recorded has {len(recorded)} times for {len(events)} events: pass one per event"
+        message = (
+            f"`recorded` has {len(recorded)} times for {len(events)} events: pass one per event"
+        )
         raise InvalidInput(message, recorded)
     return recorded
 
@@ -88,8 +91,8 @@ def check_requests(events: Sequence[object], requests: Requests | None) -> None:
     """Raise InvalidInput if a request does not belong to a decision among the events."""
     for index in requests or ():
         if index not in range(len(events)) or type(events[index]) is not Decision:
-            message = f"requests has the key {index!r}, but the event at that index is no decision"
-            raise InvalidInput(f"{message}: use the indexes of decisions in events", index)
+            message = f"`requests` has the key {index!r}, but the event at that index is not a"
+            raise InvalidInput(f"{message} decision: use the indexes of decisions", index)
 
 
 def gather(
@@ -166,9 +169,9 @@ def check_range(partition: int, after: int, limit: int, partitions: int) -> None
     """Raise InvalidInput if the arguments of a read are out of range."""
     check_partition(partition, partitions)
     if after < 0:
-        raise InvalidInput(f"after is {after!r}: pass a position, or 0 for the start", after)
+        raise must_be("after", "a position of at least 0", after)
     if limit < 0:
-        raise InvalidInput(f"limit is {limit!r}: pass a number of records, at least 0", limit)
+        raise must_be("limit", "a number of records of at least 0", limit)
 
 
 def check_partition(partition: int, partitions: int) -> None:

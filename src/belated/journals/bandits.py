@@ -152,11 +152,11 @@ def check_exists(cells: Cells, bandit: str, place: str) -> None:
     """Raise JournalError if a bandit does not exist."""
     if find_bandit(cells, check_id(bandit, "the bandit's name"))[1] is None:
         message = f"bandit {bandit!r} does not exist in {place}"
-        raise JournalError(f"{message}: check the name, or open its journal first")
+        raise JournalError(f"{message}: check the name, or create it by opening its journal")
 
 
 def _already_exists(bandit: str, place: str) -> InvalidInput:
-    message = f"{place} already holds a bandit {bandit!r}: choose another name with `?bandit=`"
+    message = f"{place} already has a bandit {bandit!r}: choose another name with `?bandit=`"
     return InvalidInput(message, bandit)
 
 

@@ -103,7 +103,7 @@ attribution=datetime.timedelta(days=1))
         limit = None if retention is None else parse_duration(retention)
     except (KeyError, ValueError, TypeError, StopIteration) as error:
         message = f"the journal's settings {dict(settings)!r} cannot be read ({error!r})"
-        raise InvalidInput(f"{message}: upgrade belated, or give options", settings) from None
+        raise InvalidInput(f"{message}: upgrade belated, or pass the options", settings) from None
     return rewards, retention_us(limit, rewards)
 
 
@@ -197,6 +197,6 @@ def check_change(
             "contexts=False: without contexts, rows cannot be encoded again"
         )
         raise JournalMismatch(
-            f"{message}. Open it with the features it had, or choose another journal and leave out "
+            f"{message}. Open it with its original features, or choose another journal and omit "
             "contexts=False"
         )

@@ -111,7 +111,7 @@ class MemoryIndex:
         self._records: dict[_IndexKey, list[Record]] = {}
 
     def of(self, partition: int, key: bytes | Subject, decisions: bool = False) -> list[Record]:
-        """Return the decisions or the other records with an erased key or kind, in order."""
+        """Return the records indexed under ``key``, in order: either decisions or other records."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
             records = self._records.setdefault(_index_key(record), [])
@@ -122,7 +122,7 @@ class MemoryIndex:
 
     def drop(self, partition: int, count: int) -> None:
         """Remove the first records of a partition from the index."""
-        self.of(partition, "settled")  # index all records first
+        self.of(partition, "settled")  # update the index of the partition
         for record in self._streams[partition][:count]:
             key = _index_key(record)
             records = self._records[key]

@@ -176,7 +176,7 @@ class CellShelf:
         if not 0 <= snapshot.position <= end:
             # If this snapshot were stored, folds would skip the records appended next.
             message = (
-                f"the snapshot is of position {snapshot.position}, but partition {partition} ends "
+                f"the snapshot is at position {snapshot.position}, but partition {partition} ends "
                 f"at {end}: save a fold of this journal"
             )
             raise InvalidInput(message, snapshot.position)
@@ -251,7 +251,7 @@ class CellShelf:
         _, contents, base = stored
         reason, end = damage(base, contents), self.end(partition)
         if reason is None and base.position > end:
-            reason = f"it is of position {base.position}, and the journal ends at {end}"
+            reason = f"it is at position {base.position}, but the journal ends at {end}"
         if reason is not None:
             message = f"the base of partition {partition} in {self._place} is damaged: {reason}"
             raise CorruptJournal(f"{message}. Its records were trimmed: restore a backup")

@@ -110,12 +110,14 @@ def check_base(base: Snapshot, known: int, *, before: int, saved: int | None, un
     if undone != known:
         raise HistoryUndone(base.partition, base.position)
     if base.kept or base.position <= before:
-        message = f"a base of position {base.position} cannot replace one of position {before}"
-        raise InvalidInput(f"{message}: pass all pieces, and a later position", base.position)
+        message = f"a base at position {base.position} cannot replace the base at position {before}"
+        raise InvalidInput(
+            f"{message}: pass a complete snapshot with a later position", base.position
+        )
     if saved is None or saved <= base.position:
         message = (
             f"partition {base.partition} cannot be trimmed up to {base.position}: "
-            f"{'it has no snapshot' if saved is None else f'its snapshot is of {saved}'}, and "
+            f"{'it has no snapshot' if saved is None else f'its snapshot is at {saved}'}, and "
             "records are dropped only before a later snapshot; save a snapshot first"
         )
         raise InvalidInput(message, base.position)

@@ -229,7 +229,7 @@ class Poisson:
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta) - constant)
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Draw counts; means above 1e15, near the precision of float64, use the normal limit."""
+        """Draw counts, by the normal approximation for means above 1e15."""
         mean = self.mean(eta)
         small = np.asarray(rng.poisson(np.minimum(mean, 1e15)), dtype=np.float64)
         large = mean + np.sqrt(mean) * rng.standard_normal(np.shape(mean))

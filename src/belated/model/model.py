@@ -389,7 +389,7 @@ class Model:
         """Return the numbers of a row, and the part of each array for the row's block."""
         row = np.asarray(x, np.float64, order="C")
         if row.shape != (self._width,):
-            message = f"the row has shape {row.shape}: {self._width} numbers were expected"
+            message = f"the row must have {self._width} numbers, got shape {row.shape}"
             raise InvalidInput(message, x)
         if self.theta.ndim == 1:
             return row, *arrays
@@ -415,8 +415,9 @@ class Model:
 
     def _check_blocks(self, least: int, most: int) -> None:
         if least < 0 or most >= len(self.theta):
-            message = f"a row has the block {least if least < 0 else most}"
-            raise InvalidInput(f"{message}: 0 to {len(self.theta) - 1} was expected", most)
+            block = least if least < 0 else most
+            message = f"the block of a row must be from 0 to {len(self.theta) - 1}, got {block}"
+            raise InvalidInput(message, block)
 
     def stacked(self) -> tuple[Matrix, Matrix]:
         """Return θ̂ and the root that includes pending decisions, each with an axis for blocks."""
@@ -435,8 +436,8 @@ class Model:
         single = type(rows) is np.ndarray and rows.dtype == np.float32
         table = rows if single else np.asarray(rows, np.float64, order="C")
         if table.ndim != 2 or table.shape[1] != self._width or len(table) == 0:
-            message = f"rows has shape {table.shape}: at least one row of {self._width} numbers"
-            raise InvalidInput(f"{message} was expected", rows)
+            message = f"`rows` must have at least one row of {self._width} numbers"
+            raise InvalidInput(f"{message}, got shape {table.shape}", rows)
         return table
 
 

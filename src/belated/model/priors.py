@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from belated.core.inputs import Matrix, Vector, as_numbers, as_positive
+from belated.core.inputs import Matrix, Vector, as_numbers, as_positive, must_be
 from belated.core.results import Shortened
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, as_shape, identity
@@ -52,9 +52,7 @@ class Prior(Shortened):
         shape = as_shape(shape)
         if isinstance(ridge, str):
             if ridge != "auto":
-                raise InvalidInput(
-                    f"ridge is {ridge!r}: a number above 0 or 'auto' was expected", ridge
-                )
+                raise must_be("ridge", "a number above 0 or 'auto'", ridge)
             return cls(np.zeros(shape), identity(shape, AUTO_START), adaptive=True)
         return cls(np.zeros(shape), identity(shape, as_positive(ridge, "ridge")))
 
@@ -65,7 +63,7 @@ class Prior(Shortened):
         matrix = as_numbers(precision, "precision").astype(np.float64)
         if centre.ndim != 1 or len(centre) == 0 or matrix.shape != (len(centre), len(centre)):
             message = f"a mean of shape {centre.shape} needs a square precision of the same size"
-            raise InvalidInput(f"{message}; got {matrix.shape}", precision)
+            raise InvalidInput(f"{message}, got shape {matrix.shape}", precision)
         if not (np.isfinite(centre).all() and np.isfinite(matrix).all()):
             raise InvalidInput("the prior's mean and precision must be finite", (mean, precision))
         if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():

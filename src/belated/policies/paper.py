@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from belated.core.inputs import as_positive
-from belated.exceptions import InvalidInput
+from belated.core.inputs import as_positive, as_probability
 from belated.model.estimators import Laplace, Ridge
 from belated.model.families import Family, Gaussian
 from belated.model.model import Model
@@ -68,8 +67,7 @@ def paper_ducb(
     >>> f"{policy.arrivals:.2g}"
     '3.3e+06'
     """
-    if not 0.0 < delta < 1.0:
-        raise InvalidInput(f"delta is {delta!r}: a probability between 0 and 1 was expected", delta)
+    as_probability(delta, "delta")
     kappa, sigma = min_slope(family, norm_bound), noise(family, norm_bound)
     then = _PaperUCB(
         dim,

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from belated.core.inputs import Matrix, Row, Vector, as_dim, as_rounds, check_made
+from belated.core.inputs import Matrix, Row, Vector, as_dim, as_rounds, check_made, must_be
 from belated.core.times import Duration, as_duration, duration_us
 from belated.exceptions import InvalidInput
 from belated.model.blocks import Shape, width_of
@@ -113,8 +113,7 @@ class Policy:
         as_share(self.pending_weight, "pending_weight")
         as_share(self.floor, "floor")
         if self.metric not in ("hessian", "gram"):
-            message = f"metric is {self.metric!r}: 'hessian' or 'gram' was expected"
-            raise InvalidInput(message, self.metric)
+            raise must_be("metric", "'hessian' or 'gram'", self.metric)
         if self.prior is None:
             Prior.ridge(1, self.ridge)  # validates `ridge` without allocating the whole matrix
         elif self.dim and self.start.dim != self.dim:
@@ -130,7 +129,7 @@ class Policy:
         if self.half_life != "auto":
             object.__setattr__(self, "half_life", as_duration(self.half_life, "half_life"))
         if self.metric == "gram" or isinstance(self.estimator, Online):
-            message = f"half_life={self.half_life!r} needs metric='hessian', and an estimator that"
+            message = f"half_life={self.half_life!r} needs metric='hessian' and an estimator that"
             message = f"{message} fits all observations, such as Laplace()"
             raise InvalidInput(message, self.half_life)
 
@@ -147,8 +146,8 @@ class Policy:
             InvalidInput: the number of features in a row is not set.
         """
         if self.dim == 0:
-            message = f"{type(self).__name__} does not know how many features a row has"
-            raise InvalidInput(f"{message}: pass dim=, or give the bandit features", self.dim)
+            message = f"the number of features in a row is not set: pass {type(self).__name__}(dim)"
+            raise InvalidInput(f"{message}, or pass features to the bandit", self.dim)
         return (self.dim,) if self.blocks is None else (self.blocks, self.dim // self.blocks)
 
     @cached_property
@@ -184,7 +183,7 @@ class Policy:
         """
         dim = math.prod(self.shape) if features is None else features.dim
         if self.dim not in (0, dim):
-            message = f"policy.dim is {self.dim}, but rows have {dim} numbers: leave out dim"
+            message = f"policy.dim is {self.dim}, but rows have {dim} numbers: omit `dim`"
             raise InvalidInput(message, self)
         blocks, encoded_by = getattr(features, "blocks", None), getattr(features, "fingerprint", "")
         if (dim, blocks, encoded_by) == (self.dim, self.blocks, self.features):
@@ -266,4 +265,4 @@ class Policy:
 def as_share(value: float, name: str) -> None:
     """Raise InvalidInput unless ``value`` is from 0 to 1."""
     if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
-        raise InvalidInput(f"{name} is {value!r}: a number from 0 to 1 was expected", value)
+        raise must_be(name, "a number from 0 to 1", value)

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from belated.core.inputs import as_rounds
+from belated.core.inputs import as_rounds, must_be
 from belated.core.times import Duration
 from belated.exceptions import InvalidInput
 from belated.model.estimators import Estimator
@@ -63,8 +63,7 @@ class Warmup(Policy):
         super().__post_init__()
         as_rounds(self.rounds, "rounds")
         if not self.arrivals >= 0.0:
-            message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
-            raise InvalidInput(message, self.arrivals)
+            raise must_be("arrivals", "a number of at least 0", self.arrivals)
 
     def bound_to(self, features: Any) -> Self:
         """Return this policy for rows from ``features``."""

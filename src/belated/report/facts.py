@@ -166,7 +166,7 @@ class Watched:
             self._every *= 2
 
     def rows_of(self, table: JournalTable, blocks: int | None) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the lines whose chosen row was sampled, and these rows over all coefficients."""
+        """Return the indices of decisions whose row was sampled, and the full rows."""
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         order = np.lexsort((table.position, table.partition))
@@ -179,9 +179,9 @@ class Watched:
     def take_frame(
         self, log: Log, table: JournalTable, blocks: int | None
     ) -> tuple[NDArray[np.int64], Matrix]:
-        """Read the rewards in a frame; return lines and their chosen rows as in :meth:`rows_of`."""
+        """Read the rewards in a data frame; return the same as :meth:`rows_of`."""
         self.rewards = table.rewarded[table.arrived].tolist()
-        self.lags = [-1] * len(self.rewards)  # a frame has no event times
+        self.lags = [-1] * len(self.rewards)  # a data frame has no event times
         self.records = len(table) + len(self.rewards)
         width = log.features.dim // (blocks or 1)
         lines = np.arange(len(table))[:: max(1, -(-len(table) * width // NUMBERS))]
@@ -201,13 +201,13 @@ class Facts:
         log: the log of decisions.
         everything: all decisions, including those that were voided.
         table: decisions that took effect.
-        watched: the data collected from the records.
+        watched: rewards, mode changes and rows collected while the journal was read.
         calendar: periods of the report.
         estimate: the model's estimate, if known.
         evidence: evidence for the checks, if known.
         curve: delay curve; None before the first reward.
-        lines: lines of ``table`` whose chosen row is known.
-        rows: the chosen rows of these lines.
+        lines: indices of the decisions in ``table`` whose chosen row is known.
+        rows: the chosen rows of these decisions.
         fields: unknown and clipped field values in the most recent decisions.
     """
 

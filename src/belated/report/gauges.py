@@ -10,12 +10,12 @@ from belated.report.vega import complete
 
 
 class Gauges(msgspec.Struct, frozen=True):
-    """What a bandit earns, and what needs attention.
+    """Headline figures of a report, and the findings that need attention.
 
     Attributes:
         reward: reward per decision of the bandit and, if there is one, of the holdout.
-        lift: relative lift over the holdout: the estimate and both ends of its interval; empty if
-            unknown.
+        lift: relative lift over the holdout: the estimate, and the lower and upper bound of its
+            interval; empty if unknown.
         share: share of each action in the decisions of the last complete period.
         predicted: ratio of predicted to observed reward of recent decisions; None if there are too
             few rewards.

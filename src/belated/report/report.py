@@ -29,7 +29,7 @@ WIDTH, SCALE, FRAME = 620, 2, 900
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Result):
-    """What a bandit earns, which rewards are still to come, and what needs attention.
+    """Report on what a bandit earns, which rewards are to come, and what needs attention.
 
     Attributes:
         data: all numbers, in the format ``belated-report/1``.
@@ -81,10 +81,10 @@ class Report(Result):
             InvalidInput: the unit is empty, or a currency is given for rewards between 0 and 1.
         """
         if not unit.strip():
-            raise InvalidInput("unit is empty: name one reward, such as 'purchase'", unit)
+            raise InvalidInput("`unit` is empty: name one reward, such as 'purchase'", unit)
         if currency and self.data["rewards"]["shares"]:
-            message = f"currency is {currency!r}, but rewards are between 0 and 1"
-            raise InvalidInput(f"{message}: leave the currency out, or set unit", currency)
+            message = f"`currency` is {currency!r}, but rewards are between 0 and 1: set `unit`"
+            raise InvalidInput(f"{message} instead", currency)
         return Report(self.data | {"unit": unit.strip(), "currency": currency.strip()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Report(Result):
         """Write each chart to a PNG file named after its panel; return the paths of the files.
 
         Raises:
-            MissingExtra: the extra ``report`` is not installed.
+            MissingExtra: the ``report`` extra is not installed.
         """
         with extra("a chart as PNG", "report"):
             import vl_convert
@@ -149,7 +149,7 @@ def learned(log: DecisionLog) -> tuple[Estimate | None, Evidence | None]:
     try:
         # The only prior that can be written as text is None.
         policy = as_whole_policy(log.settings["policy"].replace("prior=None, ", ""))
-    except (BelatedError, KeyError):  # a custom policy
+    except (BelatedError, KeyError):  # the policy is custom
         return None, None
     fold = log.fold(policy, log.until)
     fold.load(log.journal)

@@ -1,6 +1,6 @@
 """Simulate policies: environments, rounds, and sweeps over many combinations.
 
-``sweeps`` requires the extra ``experiments``, and must be imported separately.
+``sweeps`` requires the ``experiments`` extra, and must be imported separately.
 """
 
 from belated.simulation import environments

@@ -146,7 +146,9 @@ def simulate(
     horizon = as_rounds(horizon, "horizon")
     window = None if window is None else as_rounds(window, "window")
     if window is not None and rewards is not None:
-        raise InvalidInput("window and rewards are both given: rewards has its own window", window)
+        raise InvalidInput(
+            "`window` and `rewards` cannot both be passed: set the window in `rewards`", window
+        )
     if window is not None:
         rewards = Explicit(timedelta(seconds=window + 1))
     if rewards is not None:

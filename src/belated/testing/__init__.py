@@ -8,7 +8,7 @@ Subclass a contract in a test file, define the methods it requires, and run pyte
 * :class:`StoreContract`: for stores, which open journals and cells.
 * :class:`ManualClock`: a clock that the test controls.
 
-Requires the extra ``testing``.
+Requires the ``testing`` extra.
 """
 
 from belated.exceptions import extra

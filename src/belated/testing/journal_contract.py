@@ -133,7 +133,7 @@ class LogContract:
         """If the log supports columns, the columns of each page equal its records."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, ColumnLog):
-                return  # optional
+                return  # this feature is optional
             x = np.array([0.5, -1.0], dtype=np.float32)
             decision = Decision("a", 5, "blue", 0, x, 0.5, 1.0, 3)
             journal.append([Void("v", 1), decision, *[Void(f"{n}", n) for n in range(5)]])
@@ -147,7 +147,7 @@ class LogContract:
         """If supported, return the appended records, or none if ``last`` is not the last record."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
-                return  # optional
+                return  # this feature is optional
             journal.append([Void("a", 1)])
             [last] = journal.read(0, 0, 10)
             appended = journal.append_after([Void("b", 2), Void("c", 3)], last)
@@ -348,11 +348,11 @@ class LogContract:
         """If a request belongs to no decision, nothing is stored."""
         with self.open_journal(1, ManualClock()) as journal:
             for place in (1, 2, -1):
-                with pytest.raises(InvalidInput, match="no decision"):
+                with pytest.raises(InvalidInput, match="not a decision"):
                     journal.append([_decision("a"), Void("a", 1)], requests={place: b"x"})
-            with pytest.raises(InvalidInput, match="no decision"):
+            with pytest.raises(InvalidInput, match="not a decision"):
                 journal.import_records([Record(0, 1, 5, Void("a", 1))], requests={0: b"x"})
-            with pytest.raises(InvalidInput, match="no decision"):
+            with pytest.raises(InvalidInput, match="not a decision"):
                 journal.append([Void("a", 1)], requests={0: b"x"})
             assert journal.end(0) == 0
 

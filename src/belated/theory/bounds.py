@@ -117,7 +117,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     """
     if not callable(getattr(delay, "params", None)):
         message = (
-            f"delay is a {type(delay).__name__}: pass a process such as Geometric(mean=100), or"
+            f"`delay` is a {type(delay).__name__}: pass a process such as Geometric(mean=100), or"
             " Empirical(seen) for observed delays"
         )
         raise InvalidInput(message, delay)

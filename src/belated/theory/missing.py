@@ -129,7 +129,8 @@ def missing_iid(mu: float, sigma: float, *, delta: float, horizon: int = 1) -> f
     scale = as_nonnegative(sigma, "sigma")
     variance = scale * scale
     spread = 2.0 * math.sqrt(variance * log_level(_per_round(delta, horizon)))
-    growth = 4.0 * variance * math.log(2.0 * variance) if variance > 0.0 else 0.0  # its limit
+    # The limit of the growth term for variance → 0 is 0.
+    growth = 4.0 * variance * math.log(2.0 * variance) if variance > 0.0 else 0.0
     return as_nonnegative(mu, "mu") + spread + 1.0 + growth  # (10)
 
 
@@ -226,8 +227,8 @@ def markov_terms(
     mean, log = as_nonnegative(mu, "mu"), log_level(_per_round(delta, horizon))
     if not 0.0 <= spectral < 1.0:
         message = (
-            f"spectral is {spectral!r}: pass λ, at least 0 and below 1; without a spectral gap use"
-            " missing_union"
+            f"`spectral` must be λ, at least 0 and less than 1, got {spectral!r}: if the chain has"
+            " no spectral gap, use missing_union"
         )
         raise InvalidInput(message, spectral)
     a1 = (1.0 + spectral) / (1.0 - spectral)

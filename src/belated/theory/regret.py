@@ -31,7 +31,7 @@ from typing import Literal
 
 import numpy as np
 
-from belated.core.inputs import as_dim, as_nonnegative, as_positive, as_probability
+from belated.core.inputs import as_dim, as_nonnegative, as_positive, as_probability, must_be
 from belated.delays import Parameters
 from belated.delays.process import as_rounds, set_checked
 from belated.exceptions import InvalidInput
@@ -82,8 +82,7 @@ class Setting:
         object.__setattr__(self, "dim", as_dim(self.dim))
         set_checked(self, as_positive, "sigma", "kappa", "max_slope", "span")
         if self.horizon <= self.dim:
-            message = f"horizon is {self.horizon}: it must exceed the {self.dim} features"
-            raise InvalidInput(message, self.horizon)
+            raise must_be("horizon", f"above the number of features, {self.dim}", self.horizon)
 
     @classmethod
     def of(cls, family: Family, *, horizon: int, dim: int, norm_bound: float) -> Setting:

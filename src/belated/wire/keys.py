@@ -43,7 +43,7 @@ def new_key() -> tuple[str, str]:
 
 
 def looks_whole(text: str) -> bool:
-    """Return whether a text has the format and checksum of a key. The key may still be unknown.
+    """Return whether a string has the format and checksum of a key. The key may still be unknown.
 
     >>> looks_whole("blt_00000000_000000000000000000000000000000001HyK7Z")
     True
@@ -97,7 +97,7 @@ def check_rate(rate: Any) -> float | None:
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-        raise InvalidInput(f"the rate must be a number of requests/s above 0, not {rate!r}", rate)
+        raise InvalidInput(f"the rate must be a number of requests/s above 0, got {rate!r}", rate)
     return float(rate)
 
 

@@ -200,7 +200,7 @@ def test_bad_input_04_an_action_may_have_any_text_for_a_name(asking: Asking, nam
     assert asking.story(response.json()["id"])["decision"]["action"] == name
 
 
-def test_bad_input_04_of_a_key_that_stands_twice_the_last_counts(asking: Asking) -> None:
+def test_bad_input_04_last_value_of_a_repeated_key_wins(asking: Asking) -> None:
     """As in nearly every reader: documented; one in front that takes the first sees another."""
     response = asking.decide(b'{"rows":[[9]],"id":"never","rows":[[1,2,3,4]],"id":"stands-twice"}')
     assert (response.status_code, response.json()["id"]) == (201, "stands-twice")

@@ -77,7 +77,7 @@ class Losing(httpx.HTTPTransport):
         return response
 
 
-def test_a_lost_answer_costs_nothing(url: str, client: Client, store: Store) -> None:
+def test_retry_after_lost_response_changes_nothing(url: str, client: Client, store: Store) -> None:
     """The retry gets the decision that was made; what the journal has twice is the same."""
     losing = Losing(2)
     http = httpx.Client(base_url=url, transport=losing)
@@ -165,7 +165,7 @@ def test_a_service_that_is_restarted_is_waited_for(store: Store, bandit: str) ->
         serving.stop()
 
 
-def test_a_journal_that_is_away_is_503_and_comes_back(
+def test_unavailable_journal_returns_503_until_it_recovers(
     own_server: PostgresServer, bandit: str
 ) -> None:
     """Nothing is acknowledged meanwhile, retries say when to come, and afterwards all goes on."""

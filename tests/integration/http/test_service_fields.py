@@ -57,8 +57,8 @@ def test_a_time_and_a_vector_are_the_same_over_http(store: Store, bandit: str) -
 
         refused: list[tuple[dict[str, Any], str]] = [
             ({"at": "2026-11-18T12:00:00"}, "write '2026-11-18T12:00:00Z' if it is UTC"),
-            ({"e": [1.0, 2.0]}, "'e' of the context is a list of 2 numbers: 3 were expected"),
-            ({"e": "red"}, "a list of 3 numbers was expected, or None"),
+            ({"e": [1.0, 2.0]}, "'e' of the context must have 3 numbers, got 2: send 3 numbers"),
+            ({"e": "red"}, "must be a list of 3 numbers or None"),
             ({"country": [1.0]}, "write context={'country': Vector(1), ...}"),
         ]
         for wrong, message in refused:

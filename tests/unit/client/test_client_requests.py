@@ -159,9 +159,9 @@ def test_the_one_of_many_that_is_wrong_is_named() -> None:
     """And none is sent."""
     mock = Mock(answer(201, {"decisions": []}))
     client = mock.client()
-    with pytest.raises(InvalidInput, match=r"^rewards\[1\]: the reward is 'x'"):
+    with pytest.raises(InvalidInput, match=r"^rewards\[1\]: the reward must be .*got 'x'"):
         client.observe_many([("a", 1.0), ("b", "x")])
-    with pytest.raises(InvalidInput, match=r"^rewards\[0\]: at is 5"):
+    with pytest.raises(InvalidInput, match=r"^rewards\[0\]: `at` is 5"):
         client.observe_many([{"id": "a", "value": 1.0, "at": 5}])
     with pytest.raises(InvalidInput, match=r"^rows\[1\]: rows\[0, 1\] is nan"):
         client.decide_many(rows=[ROWS, [[1.0, np.nan]]])

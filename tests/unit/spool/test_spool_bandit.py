@@ -45,7 +45,7 @@ def information(bandit: Bandit) -> Matrix:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int) -> None:
+def test_bandit_continues_while_journal_is_unavailable(disk: Disk, partitions: int) -> None:
     """It decides, takes rewards, counts what is out; and afterwards knows what a replay knows."""
     moody = Moody(partitions=partitions, clock=ManualClock(1000))
     bandit = bandit_on(moody, disk)
@@ -120,7 +120,7 @@ def test_no_caller_folds_a_whole_outage(disk: Disk) -> None:
     )
 
 
-def test_a_bandit_settles_nothing_while_its_journal_is_away(moody: Moody, disk: Disk) -> None:
+def test_bandit_settles_nothing_while_journal_is_unavailable(moody: Moody, disk: Disk) -> None:
     """Journal time stands still there; it goes on with the journal."""
     clock = moody._clock
     assert isinstance(clock, ManualClock)
@@ -167,7 +167,7 @@ def test_a_journal_that_fails_after_it_took_an_event(moody: Moody, disk: Disk) -
     assert bandit.pending.count == 0
 
 
-def test_a_bandit_can_be_closed_while_its_journal_is_away(moody: Moody, disk: Disk) -> None:
+def test_bandit_can_be_closed_while_journal_is_unavailable(moody: Moody, disk: Disk) -> None:
     """There is no snapshot, which is said; what waits stays."""
     bandit = bandit_on(moody, disk)
     moody.away = True

@@ -31,7 +31,7 @@ def test_a_full_spool_says_what_to_do(moody: Moody, disk: Disk) -> None:
     taken = 3  # of 29 bytes or so
     for n in range(taken):
         journal.append([Void(f"{n}", 1)])
-    with pytest.raises(JournalUnavailable, match=r"greater limit.*trying again is safe"):
+    with pytest.raises(JournalUnavailable, match=r"size limit of the spool.*trying again is safe"):
         journal.append([Void("3", 1)])
     assert len(disk.data) <= FIRST + 100
     assert journal.status.queued == taken
@@ -84,7 +84,7 @@ def test_what_a_process_left_is_handed_over_at_the_next_opening(moody: Moody) ->
     assert [event.id for event in events_of(journal)] == ["0", "0", "1", "1", "2", "2"]  # type: ignore[attr-defined]
 
 
-def test_a_torn_tail_is_cut_off(moody: Moody) -> None:
+def test_torn_tail_is_truncated(moody: Moody) -> None:
     """Wherever the power was cut: calls that were whole are there, and others can follow."""
     data = filled()
     ends = [len(filled(calls)) for calls in range(4)]
@@ -100,7 +100,7 @@ def test_a_torn_tail_is_cut_off(moody: Moody) -> None:
             assert journal.status.queued == 2 * whole + 1
 
 
-def test_a_flipped_bit_is_named_by_its_offset(moody: Moody) -> None:
+def test_flipped_bit_is_reported_with_its_offset(moody: Moody) -> None:
     """Wherever it is, in the header of a frame or in its body: nothing is dropped silently."""
     data = filled()
     starts = [len(filled(calls)) for calls in range(3)]

@@ -58,7 +58,7 @@ class TestWithoutAThread(_SpoolContract):
 # --- away and back -----------------------------------------------------------------------------
 
 
-def test_events_wait_in_order_while_the_journal_is_away(moody: Moody, disk: Disk) -> None:
+def test_events_are_queued_in_order_while_journal_is_unavailable(moody: Moody, disk: Disk) -> None:
     """They have no position, are handed over in order, and then positions go on."""
     journal = spool(moody, disk)
     assert journal.append([Void("a", 1)]) == [1]
@@ -72,7 +72,7 @@ def test_events_wait_in_order_while_the_journal_is_away(moody: Moody, disk: Disk
     assert events_of(journal) == [Void(id, 1) for id in "abcde"]
 
 
-def test_all_else_is_unavailable_at_once_while_it_is_away(moody: Moody, disk: Disk) -> None:
+def test_other_calls_fail_while_journal_is_unavailable(moody: Moody, disk: Disk) -> None:
     """It is not even asked, until a forward finds it back."""
     journal = spool(moody, disk)
     moody.away = True
@@ -182,7 +182,7 @@ def test_times_that_were_given_are_kept(moody: Moody, disk: Disk) -> None:
     assert [record.recorded for record in journal.read(0, 0, 10)] == [70, 80, 1000]
 
 
-def test_what_is_no_event_is_refused_while_the_journal_is_away(moody: Moody, disk: Disk) -> None:
+def test_invalid_events_are_refused_while_journal_is_unavailable(moody: Moody, disk: Disk) -> None:
     """Nothing of the call waits: it could never be handed over."""
     journal = spool(moody, disk)
     moody.away = True

@@ -76,7 +76,7 @@ def test_one_alone_needs_no_common_commit(two: Two) -> None:
     assert (found.positions, two.store.commits) == ([1], [])
 
 
-def test_a_store_that_is_away_fills_the_files(two: Two) -> None:
+def test_unavailable_store_fills_the_files(two: Two) -> None:
     """Positions are not known; the next commit does not try the store again at once."""
     two.store.fails = JournalUnavailable("gone")
     for journal in two.behind:

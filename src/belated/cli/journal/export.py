@@ -37,7 +37,7 @@ EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
 #: The lossless format.
 RECORDS = "records"
-#: Number of lines per write.
+#: Number of rows per write.
 BATCH = 1_000
 
 
@@ -51,13 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=(RECORDS, *WRITERS),
         default=RECORDS,
-        help="records: all of them, lossless, for import (default); the others have one line per "
-        "decision: parquet (needs the extra archive and --output), csv, jsonl, dsjson",
+        help="records: all of them, lossless, for import (default); the others have one row per "
+        "decision: parquet (requires the archive extra and --output), csv, jsonl, dsjson",
     )
     parser.add_argument(
         "--requests",
         action="store_true",
-        help="include what each decision was chosen from, which can be personal data; always "
+        help="include the request of each decision, which can be personal data; always "
         "included in dsjson",
     )
     add_archive(parser)
@@ -100,7 +100,7 @@ def _new_file(path: str | None) -> Iterator[BinaryIO]:
 
 
 def write_decisions(journal: Journal, format: str, requests: bool, output: BinaryIO) -> None:
-    """Write one line per decision, in a format for other tools."""
+    """Write one row per decision, in a format for other tools."""
     with Progress("read", sum(ends_of(journal))) as progress:
         table = read_journal(journal, step=progress.step)
     with Progress("exported", len(table)) as progress:

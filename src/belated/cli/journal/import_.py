@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("records", *FRAMES, *READERS),
-        help="records: from `export`, lossless; logs of other systems: parquet and csv (a line per "
+        help="records: from `export`, lossless; logs of other systems: parquet and csv (a row per "
         "decision), dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz); "
         "default: by the extension of FILE, otherwise records",
     )
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, about in COLUMNS.items():
         flag = f"--{name.replace('_', '-')}"
         add_option(group, flag, f"{about}; default: {name}", metavar="COLUMN")
-    add_option(group, "--id", "decision ids; default: line numbers", metavar="COLUMN")
+    add_option(group, "--id", "decision ids; default: row numbers", metavar="COLUMN")
     about = "features; default: PerArm, fitted to the contexts"
     add_option(group, "--features", about)
     add_option(group, "--as-of", "ignore everything that happened after this time", time)

@@ -34,8 +34,8 @@ from belated.core.events import (
     read_event,
 )
 from belated.core.ids import check_id
-from belated.core.inputs import as_row
-from belated.exceptions import CorruptEvent, InvalidInput
+from belated.core.inputs import as_row, must_be
+from belated.exceptions import CorruptEvent
 from belated.fold.contexts import NAME
 
 #: Version of the format. Files with a higher version are rejected.
@@ -89,7 +89,7 @@ _IN_JSON: dict[str, Any] = {
 
 
 def _line_class(kind: Any) -> type[Line]:
-    """Create the class of lines for a kind of event."""
+    """Create the JSON Lines class for a kind of event."""
     fields: list[Any] = []
     for field in msgspec.structs.fields(kind):
         if field.name == "partition":  # all lines have this field
@@ -171,18 +171,17 @@ def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> Non
         return
     for name, share in (("propensity", event.propensity), ("overall", event.overall)):
         if share is not None and not 0.0 < share <= 1.0:
-            expected = "expected a probability above 0 and at most 1"
-            raise InvalidInput(f"{name} is {share}: {expected}", share)
+            raise must_be(name, "a probability above 0 and at most 1", share)
     for name, mean in (("mean", event.mean), *(("means", mean) for mean in event.means)):
         if not abs(mean) <= MAX_MEAN:
-            raise InvalidInput(f"{name} is {mean}: expected at most {MAX_MEAN:g}", mean)
+            raise must_be(name, f"from {-MAX_MEAN:g} to {MAX_MEAN:g}", mean)
     for name, number, most in (
         ("index", event.index, (1 << 31) - 1),
         ("model", event.model, (1 << 63) - 1),
         ("at", event.at_us, MAX_TIME),
     ):
         if not 0 <= number <= most:
-            raise InvalidInput(f"{name} is {number}: expected 0 to {most}", number)
+            raise must_be(name, f"from 0 to {most}", number)
     foreign = event.context and event.context[:NAME] != features
     as_row(event.x, len(event.x) if dim is None or foreign else dim)
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     about = "name of the key that reported the rewards"
     parser.add_argument("--key", required=True, metavar="NAME", help=about)
-    since = "start of the period, by journal time: ISO 8601 with a zone"
+    since = "start of the period, in journal time: ISO 8601 with a time zone"
     add_option(parser, "--from", since, time, dest="start", required=True)
     add_option(parser, "--to", "end of the period, exclusive; default: now", time, dest="end")
     parser.add_argument("--restore", action="store_true", help="count the rewards again")

@@ -47,7 +47,7 @@ ATTEMPTS = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_address(parser)
-    about = "minimum age of dropped records, by journal time, such as 90d"
+    about = "minimum age of dropped records, in journal time, such as 90d"
     add_option(parser, "--older-than", about, duration, required=True)
     about = "drop only records that `belated journal archive` has written to this folder"
     add_option(parser, "--archived", about, metavar="FOLDER")

@@ -480,8 +480,8 @@ class Expected(NamedTuple):
         of = f"partition {number}" if slash else f"{len(head.positions)} partitions"
         whole = number.isdecimal() and first < partitions and len(head.positions) == 1
         if not (whole if slash else len(head.positions) == partitions):
-            message = f"{text!r} is a head of {of}, and this journal has {partitions} partitions"
-            raise InvalidInput(message, text)
+            message = f"{text!r} is a head of {of}, but this journal has {partitions} partitions:"
+            raise InvalidInput(f"{message} pass a head of this journal", text)
         return cls(text, dict(enumerate(head.positions, start=first)), head.digest)
 
 

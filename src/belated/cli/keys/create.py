@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> None:
                 message = f"{options.config} has no bandit {bandit!r}; it has {', '.join(known)}"
                 raise InvalidInput(message, bandit)
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):
-            message = f"{name!r} already has two keys: move its programs to the newer one, then "
-            raise InvalidInput(f"{message}revoke the other (see `belated keys list`)", name)
+            message = f"{name!r} already has two keys: switch all programs to the newer one, then"
+            raise InvalidInput(f"{message} revoke the other (see `belated keys list`)", name)
         (created,) = [key for key in keys.all() if key.id == id]
         record(config, created, "created", options.reason)
     print(key)

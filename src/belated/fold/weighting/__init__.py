@@ -1,4 +1,4 @@
-"""How much decisions and rewards count, depending on their age.
+"""Weights of decisions and rewards by age.
 
 * ``constant``: the weight is always 1.
 * ``half_life``: the weight halves with every half-life that passes.

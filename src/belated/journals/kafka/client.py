@@ -71,7 +71,7 @@ class Cluster:
     def __init__(self, brokers: str, settings: Mapping[str, str], wait: float) -> None:
         refused = sorted(_FIXED & settings.keys())
         if refused:
-            message = f"the setting {refused[0]!r} of Kafka's client is fixed: leave it out"
+            message = f"the setting {refused[0]!r} of the Kafka client cannot be changed: remove it"
             raise InvalidInput(message, refused)
         self.brokers = brokers
         self.wait = wait
@@ -125,7 +125,7 @@ class Cluster:
 
     def timed_out(self) -> JournalUnavailable:
         """Return the error for brokers that did not respond in time."""
-        message = f"{self.place} has not answered for {self.wait:g} s"
+        message = f"{self.place} has not responded for {self.wait:g} s"
         return JournalUnavailable(f"{message}: nothing was acknowledged, and trying again is safe")
 
 

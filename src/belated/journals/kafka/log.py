@@ -189,8 +189,8 @@ class KafkaJournal(CellShelf, NamedJournal):
         """Raise JournalError, because records in Kafka cannot be changed."""
         self._check_open()
         if keys:
-            message = "records in Kafka cannot be overwritten: erased events are not learned from"
-            raise JournalError(f"{message}, and their bytes are deleted by trimming the partition")
+            message = "records in Kafka cannot be overwritten. Learners ignore erased events; to"
+            raise JournalError(f"{message} delete their bytes, trim the partition")
         return 0
 
     def _refuse_ids(self, ids: Collection[str]) -> None:
@@ -407,8 +407,8 @@ class KafkaJournal(CellShelf, NamedJournal):
         offset = Place.behind(start - 1).offset + 1
         if offset < first:
             where = self._where(partition, Place(offset, 0).position)
-            message = f"{where} was deleted in Kafka, and there is no base that replaces it"
-            raise CorruptJournal(f"{message}: restore the topic, and let only `belated` trim it")
+            message = f"{where} was deleted from Kafka, and no base replaces it"
+            raise CorruptJournal(f"{message}: restore the topic, and trim it only with `belated`")
 
     def advanced(self, positions: Mapping[int, int]) -> set[int]:
         """Return the partitions whose ends have changed; see :meth:`WatchedLog.advanced`."""
@@ -472,7 +472,7 @@ def _pack(
 ) -> bytes:
     """Return the value of a record that contains the events at these indexes."""
     if len(indexes) > MAX_EVENTS:
-        message = f"{len(indexes)} events of one partition in a call, more than {MAX_EVENTS}"
+        message = f"a call has {len(indexes)} events of one partition, more than {MAX_EVENTS}"
         raise InvalidInput(f"{message}: append them in several calls", len(indexes))
     return pack(
         [encode(events[n]) for n in indexes],

@@ -1,4 +1,4 @@
-"""Journals and cells in PostgreSQL, which require the extra ``postgres``."""
+"""Journals and cells in PostgreSQL, which require the ``postgres`` extra."""
 
 from __future__ import annotations
 

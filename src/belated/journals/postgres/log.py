@@ -219,7 +219,7 @@ class PostgresJournal(StoredJournal):
     are detected. Identical events are stored once; a duplicate gets the position of the first one.
 
     The tables must exist; see :meth:`create_tables`. The server must be a primary of version 14 or
-    later that syncs commits; any other server is refused. Requires the extra ``postgres``. See the
+    later that syncs commits; any other server is refused. Requires the ``postgres`` extra. See the
     how-to on PostgreSQL.
 
     Args:

@@ -98,7 +98,7 @@ def pack_integers(values: Sequence[int], size: int) -> Packed:
     try:
         body = struct.pack(f">{f'i{letter}' * len(values)}", *fields)
     except struct.error as error:
-        message = f"a number is out of range: {error}; pass integers of at most {size} bytes"
+        message = f"a number is out of range ({error}): pass integers of at most {size} bytes"
         raise InvalidInput(message, values) from None
     return Packed(_head(len(values), kind) + body)
 

@@ -86,7 +86,7 @@ try:
     from psycopg.generators import execute
 except ModuleNotFoundError:
     raise MissingExtra("PostgreSQL", "postgres") from None
-except ImportError:  # psycopg without libpq
+except ImportError:  # psycopg is installed, but libpq is missing
     message = "psycopg cannot load libpq: pip install 'psycopg[binary]'"
     raise BelatedError(message) from None
 
@@ -253,7 +253,7 @@ class PostgresSession:
         """Check the settings of the server, and set timeouts."""
         talk = Talk(connection)
         check_settings(talk.run_query("settings")[0], self.place)
-        if _process(connection) != connection.pgconn.backend_pid:  # there is a pooler
+        if _process(connection) != connection.pgconn.backend_pid:  # behind a pooler
             with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
                 other.patience = connection.patience
                 check_pooler(connection, other, self.place)
@@ -420,7 +420,7 @@ class Connection(psycopg.Connection[Row]):
                 elif now > deadline:
                     gen.close()
                     self.pgconn.finish()
-                    raise _NoAnswer(f"the server has not answered for {self.patience:g} s")
+                    raise _NoAnswer(f"the server has not responded for {self.patience:g} s")
                 state = gen.send(ready)
         except StopIteration as done:
             return done.value

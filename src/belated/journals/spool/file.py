@@ -152,8 +152,8 @@ class SpoolFile:
         if self._end + len(frame) > self._limit:
             message = (
                 f"the spool {self._place} is full: it has {self._end} of {self._limit} bytes, and "
-                f"{len(frame)} more do not fit. See why its journal is unavailable, or open it "
-                "with a greater limit; nothing was acknowledged, and trying again is safe"
+                f"{len(frame)} more do not fit. Check why its journal is unavailable, or raise the "
+                "size limit of the spool; nothing was acknowledged, and trying again is safe"
             )
             raise JournalUnavailable(message)
         try:
@@ -212,7 +212,7 @@ class SpoolFile:
         """Check or write the beginning of the file; return the offset of the first batch."""
         beginning = beginning_of(bandit)
         stored = self._read(0, len(beginning))
-        if len(stored) < len(beginning) and beginning.startswith(stored):  # new or incomplete
+        if len(stored) < len(beginning) and beginning.startswith(stored):  # new or unfinished
             try:
                 self._store.truncate(0)
                 self._store.append(beginning)

@@ -178,7 +178,7 @@ FORMAT = 4
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
-_CHECKPOINT_BYTES = 1000 * _PAGE  # SQLite's own default
+_CHECKPOINT_BYTES = 1000 * _PAGE  # as in SQLite by default
 _CHECKPOINT_SECONDS = 60.0  # limits what is lost if the write-ahead log is damaged
 _making = threading.Lock()
 
@@ -479,7 +479,7 @@ def _make_private(path: Path) -> bool:
     Returns:
         Whether the file is new.
     """
-    if str(path) == ":memory:":  # not a file
+    if str(path) == ":memory:":  # a database in memory is not a file
         return False
     # Closing a file releases all of SQLite's locks on it in this process. Existing files are
     # therefore not touched, and no other thread may open the new file before it is closed here.

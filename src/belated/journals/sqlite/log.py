@@ -172,8 +172,8 @@ class SQLiteJournal(StoredJournal):
 
     def _check_room(self, number: int) -> None:
         if number >= BANDITS:
-            message = f"{self._place} already holds {BANDITS - 1} bandits"
-            raise JournalError(f"{message}: put this one into another file")
+            message = f"{self._place} already has {BANDITS - 1} bandits"
+            raise JournalError(f"{message}: use another file for this bandit")
 
     def _write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
         return self._file.write(act, size)

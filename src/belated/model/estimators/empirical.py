@@ -109,6 +109,6 @@ def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> 
             return middle
         if (value > 0.0) != (at_high > 0.0):
             low, at_low = high, at_high
-        else:  # halve the value at the end that stays, so that this end moves next time
+        else:  # Illinois step: halve the value at the retained end, so that it moves next time
             at_low *= 0.5
         high, at_high = middle, value

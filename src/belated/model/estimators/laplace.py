@@ -268,7 +268,7 @@ class Newton:
                 value += float(each.sum())
                 score += cross(residual, rows, theta.shape)
                 numbers = rows[:, -theta.shape[-1] :]
-                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # a private buffer
+                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # our own copy
                 add_gram(information, rows)
         if (frozen := self.frozen) is not None:
             value += frozen.value(theta)

@@ -136,7 +136,7 @@ class _Arrival:
         ) as self._child:
             if self._stopped.is_set():
                 self._child.kill()
-            if hasattr(os, "setpriority"):  # give priority to decisions
+            if hasattr(os, "setpriority"):  # Windows has no niceness
                 with suppress(OSError):  # the child has just ended
                     nice = os.getpriority(os.PRIO_PROCESS, self._child.pid)
                     os.setpriority(os.PRIO_PROCESS, self._child.pid, nice + 5)

@@ -29,7 +29,7 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
     NOTED, CREDITS,
 ) = range(24)  # fmt: skip
 
-#: Base-2 logarithm of the number of lines in a block. Snapshots rewrite the blocks that changed.
+#: Base-2 logarithm of the number of entries in a block. Snapshots rewrite the blocks that changed.
 BLOCK = 13
 
 #: Encoded decision sources, each a length followed by a name.
@@ -43,11 +43,11 @@ SOURCES = np.array(
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: Flags in the second byte of a mark. MORE means that the line does not hold everything about the
+#: Flags in the second byte of a mark. MORE means that the entry does not hold everything about the
 #: decision, and OWNED that the decision was made for a subject.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD, OWNED = (1 << n for n in range(8))
 _NEW_FLAGS, _MORE, _OWNED = (ACTIVATED | EXPECTED) << 8, MORE << 8, OWNED << 8
-_GREATEST = 3.4028234663852886e38  # a float32
+_GREATEST = 3.4028234663852886e38  # the largest float32
 
 
 # --- primitives: implemented differently in Python and in compiled code ---------------------------
@@ -332,14 +332,14 @@ def fold_page(
         learned: output for the value and the weight of each learned reward, and whether its
             decision is from an earlier page.
         times: output for the times at which the decision and the reward were recorded.
-        changed: output; 1 for each block of lines in which an existing line changed.
+        changed: output; 1 for each block of entries in which an existing entry changed.
         names: names of the features whose rows are valid, 16 bytes each; empty if all are valid.
-        noted: output for each subject record: its index, the line of the subject's decision (-1 for
+        noted: output per subject record: its index, the entry of the subject's decision (-1 for
             a reward), and the start and the end of the subject's name.
     """
     dim = rows.shape[1]
     size = 4 * dim
-    known = told[USED]  # number of existing lines
+    known = told[USED]  # number of existing entries
     shift, mask, bits = told[SHIFT], told[MASK], told[BITS]
     base, last_bits, tag_bits = told[BASE], told[NUMBER], told[TAG]
     window, patience = told[WINDOW], told[PATIENCE]

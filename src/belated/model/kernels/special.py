@@ -11,7 +11,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):  # looked up by tools
+    if name.startswith("_"):  # tools look up special attributes
         raise AttributeError(name)
     import scipy.special
 

@@ -40,7 +40,7 @@ class RunningSums:
         self._upto = 0  # the first handle that is not in the sums yet
 
     def move(self, theta: Vector) -> None:
-        """Change the θ of the expansion."""
+        """Move the expansion point to ``theta``, and discard the sums."""
         self.theta = theta
         self.clear()
 

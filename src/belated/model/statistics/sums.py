@@ -42,7 +42,7 @@ class Moments:
         """Return the moments of rows and their rewards; pass a shape if there are blocks."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
-            raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
+            raise InvalidInput(f"`rows` must be a matrix, got shape {given.shape}", rows)
         shape = (given.shape[1],) if shape is None else shape
         table = as_rows(given, width_of(shape))
         y = as_rewards(y, len(table))
@@ -99,7 +99,7 @@ class Information:
         table = as_numbers(rows, "rows").astype(np.float64, copy=False)
         factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:
-            message = f"rows have the shape {table.shape}, but weights have {factors.shape}"
+            message = f"`rows` has shape {table.shape}, but `weights` has {factors.shape}"
             raise InvalidInput(f"{message}: pass one weight per row", weights)
         matrix = gram(table, factors, table.shape[1:] if shape is None else shape)
         if not np.isfinite(matrix).all():

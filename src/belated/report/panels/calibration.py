@@ -33,7 +33,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     """Compare the predicted means of recent decisions with their rewards."""
     period, mean = facts.period, facts.table.mean
     recent = facts.own & (period >= facts.calendar.count - 2 * RECENT)
-    if (facts.table.arrived & recent).sum() < FEW or not mean.any():  # no predictions
+    if (facts.table.arrived & recent).sum() < FEW or not mean.any():  # no predictions were stored
         return None
     edges = np.quantile(mean[recent], np.linspace(0, 1, GROUPS + 1))
     group = np.clip(np.searchsorted(edges, mean, side="right") - 1, 0, GROUPS - 1)

@@ -1,4 +1,4 @@
-"""When rewards arrive: the delay curve."""
+"""Delay curve: when rewards arrive."""
 
 from __future__ import annotations
 

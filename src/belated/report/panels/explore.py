@@ -1,4 +1,4 @@
-"""How much the bandit explores, as effective numbers of actions."""
+"""Exploration, measured as the effective number of actions."""
 
 from __future__ import annotations
 

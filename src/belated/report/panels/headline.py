@@ -41,7 +41,7 @@ def collect(facts: Facts) -> dict[str, Any]:
     count = compared.bandit.decisions
     found["per_decision"] = around(compared.bandit.value, compared.bandit.error, bounds)
     found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, bounds)
-    most = bounds[1] - bounds[0]  # no difference is larger
+    most = bounds[1] - bounds[0]  # the largest possible difference
     ends = np.clip((compared.difference, compared.low, compared.high), -most, most).tolist()
     found["difference"] = interval(*ends)
     found["extra"] = interval(*(count * end for end in ends))
@@ -121,7 +121,7 @@ def verdict(data: Data) -> tuple[str, str, str]:
     if extra["lo"] <= 0.0 <= extra["hi"]:
         low, high = gain(data, extra["lo"], "less"), gain(data, extra["hi"], "more")
         if data["rewards"]["shares"]:
-            low = low.rpartition(" ")[0]  # name the unit once
+            low = low.rpartition(" ")[0]  # show the unit only once
         return "Too early to tell: ", f"between {low} and {high}", f"{than} earned."
     more = "more" if extra["p"] > 0 else "less"
     low, high = sorted(abs(extra[end]) for end in ("lo", "hi"))

@@ -178,7 +178,7 @@ def auth_at(host: str, auth: Auth | None) -> Auth:
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
-    except ValueError:  # a host name
+    except ValueError:  # not an IP address, but a host name
         return host == "localhost"
 
 

@@ -198,7 +198,7 @@ class RewardTokens:
             return None
         if signer not in self._macs or form != _FORM:
             return None
-        # Compare the encoded text, so that each token has only one valid spelling.
+        # Compare the encoded text, so that each token has only one valid encoding.
         if not hmac.compare_digest(self._sign(signer, payload, id), token.encode()):
             return None
         return high << 8 | low, least, most

@@ -189,7 +189,7 @@ class Connections:
     def _check(self) -> None:
         """Close connections whose deadline has passed. Return free memory to the system."""
         self.now = now = time.monotonic()
-        self._heads.clear()  # they contain the date
+        self._heads.clear()  # cached heads contain the date
         self._timer = self._loop.call_later(LOOK_SECONDS, self._check) if self._all else None
         for connection in list(self._all):
             if connection.due <= now:

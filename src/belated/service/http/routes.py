@@ -277,14 +277,14 @@ def _check_sizes(context: Any, actions: Any, dim: int) -> None:
     if isinstance(actions, Mapping):
         action_fields = sum(len(row) for row in actions.values() if isinstance(row, Mapping))
     if context_fields + action_fields > MAX_FIELDS:
-        message = f"context has {context_fields:,} fields, and actions have {action_fields:,}"
-        raise InvalidInput(f"{message}: at most {MAX_FIELDS:,} together are allowed")
+        message = f"`context` has {context_fields:,} fields, and `actions` has {action_fields:,}"
+        raise InvalidInput(f"{message}: at most {MAX_FIELDS:,} fields in total are allowed")
     if context_fields * (count + action_fields) > MAX_PAIRS:
-        message = f"context has {context_fields:,} fields, and actions has {count:,} actions"
+        message = f"`context` has {context_fields:,} fields, and `actions` has {count:,} actions"
         limit = f"context fields × (actions + action fields) may be at most {MAX_PAIRS:,}"
         raise InvalidInput(f"{message} with {action_fields:,} fields: {limit}")
     if count * dim > MAX_NUMBERS:
-        message = f"actions has {count:,} actions, each with a row of {dim:,} numbers"
+        message = f"`actions` has {count:,} actions, each with a row of {dim:,} numbers"
         raise InvalidInput(f"{message}: at most {MAX_NUMBERS // dim:,} actions are allowed")
 
 

@@ -106,7 +106,7 @@ class Lease:
     def release(self, *, is_last: bool = False) -> None:
         """Release the lease. If it is its holder's last one, delete the heartbeat, too."""
         if self._epoch is not None:
-            with suppress(JournalError):  # the lease will expire
+            with suppress(JournalError):  # if this fails, the lease expires
                 self._coordination.release_lease(self.holder, is_last=is_last)
             self._epoch = None
 

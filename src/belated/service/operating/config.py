@@ -359,7 +359,7 @@ def _expected(
 
     def read(value: Any) -> T:
         if not is_valid(value):
-            raise InvalidInput(f"{what} was expected, not {value!r}", value)
+            raise InvalidInput(f"expected {what}, got {value!r}", value)
         return convert(value)
 
     return read
@@ -414,7 +414,7 @@ def _seconds(least: str, most: str) -> Callable[[Any], float]:
     def read(value: Any) -> float:
         span = _span(value)
         if not parse_duration(least) <= span <= parse_duration(most):
-            raise InvalidInput(f"from {least} to {most} was expected, not {value!r}", value)
+            raise InvalidInput(f"expected from {least} to {most}, got {value!r}", value)
         return span.total_seconds()
 
     return read
@@ -422,7 +422,7 @@ def _seconds(least: str, most: str) -> Callable[[Any], float]:
 
 def _host(value: Any) -> str:
     if not _HOST.fullmatch(name := _text(value)):
-        message = f"{name!r} is not a host: write a name or an address, without a port"
+        message = f"{name!r} is not a host: use a name or an address, without a port"
         raise InvalidInput(message, name)
     return name.lower()
 
@@ -487,7 +487,7 @@ class TomlTable:
         self._values: Mapping[str, Any] = values if isinstance(values, dict) else {}
         if not isinstance(values, dict):
             name = ".".join(path)
-            self.refuse(None, f"a table was expected, as in [{name}]")
+            self.refuse(None, f"expected a table, as in [{name}]")
 
     @property
     def names(self) -> list[str]:

@@ -60,7 +60,7 @@ class FeatureChange(msgspec.Struct, frozen=True):
             f"about {self.seconds:.1f} s (estimated from {self.sampled:,} records)"
         )
         for why, count in self.without_row.items():
-            yield f"  about {count:,} decisions have no row and are not learned from: {why}"
+            yield f"  about {count:,} decisions have no row, so learners ignore them: {why}"
         for name, share in self.missing.items():
             yield f"  {name} is missing in {share:.0%} of the decisions"
 
@@ -98,7 +98,7 @@ def feature_change(
     if "features" in differing:
         configured = journal.configured()
         before = None
-        with suppress(InvalidInput):  # custom features
+        with suppress(InvalidInput):  # custom features cannot be created here
             before = as_features(configured.settings.get("features", "") if configured else "")
         changes += list(_differences(before, features)) or ["the options of the features"]
     fold = Fold(

@@ -450,7 +450,7 @@ class Metrics:
         def add(bandit: str, metrics: dict[str, Value]) -> None:
             for name, value in metrics.items():
                 earlier: Any = values[name].get(bandit)
-                if earlier is not None and isinstance(value, Mapping):  # decider and learner
+                if earlier is not None and isinstance(value, Mapping):  # reported twice
                     value = {label: earlier[label] + count for label, count in value.items()}  # noqa: PLW2901
                 values[name][bandit] = value
 

@@ -47,8 +47,8 @@ class Definition:
             in requests.
         clock_skew: Tolerated difference between the clocks of callers and of the service, in
             microseconds.
-        learners: ``"one"`` if one learner handles all partitions while others stand by; ``"many"``
-            if learners share the partitions.
+        learners: ``"one"`` if one learner handles all partitions and others are standbys;
+            ``"many"`` if learners share the partitions.
         outcomes: Whether the learner also stores the outcome of each decision, as a message for
             other programs.
     """

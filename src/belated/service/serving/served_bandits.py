@@ -301,7 +301,7 @@ class ServedBandit:
             done: Called with the decision or an error.
         """
         if subject is None:
-            raise InvalidInput("`sticky` requires `subject`: send the subject, too", None)
+            raise InvalidInput("`sticky` requires `subject`: send both", None)
         if not finds_by_id(self._journal):
             message = "this store cannot look up decisions by subject, which `sticky` requires"
             raise InvalidInput(f"{message}: omit `sticky`, or use SQLite or PostgreSQL", None)
@@ -518,7 +518,7 @@ class ServedBandit:
         return issues_of(total_of(self._journal_issues, self.noticed))
 
     def note_refused(self, error: Exception) -> None:
-        """Count a refused request as an issue, if its error is one."""
+        """Count a refused request as an issue if its error has an ``issue``."""
         self._refused.note_error(error, self._runtime.clock)
         self._log_issues()
 
@@ -562,7 +562,7 @@ class ServedBandit:
         return decisions
 
     async def _known_subjects(self, ids: Sequence[str]) -> set[str]:
-        """Return those ids that belong to subjects whose first record is a decision."""
+        """Return the ids of subjects whose first record is a decision."""
         subjects = [id for id in ids if id.startswith(subject_id(""))]
         if not subjects:
             return set()
@@ -861,7 +861,7 @@ class UnmatchedRoom:
     """
 
     def __init__(self) -> None:
-        self._unmatched: Mapping[str, int] = {}  # at the learner
+        self._unmatched: Mapping[str, int] = {}  # as counted by the learner
         # Events accepted since the last model, and between the last two models. The latter are
         # counted because the last model may not include all of them.
         self._recent: Counter[str] = Counter()
