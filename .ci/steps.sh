@@ -49,7 +49,7 @@ step() { # runs "name: command", prints its output when it has ended
 export -f lint types step
 
 steps() { # runs each line of its input as a step, $1 at a time; fails if any step fails
-    tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'step "$1"' step
+    grep . | tr '\n' '\0' | xargs -0 -n 1 -P "$1" bash -c 'step "$1"' step
     if [[ -e $work/failures ]]; then
         echo "== the last lines of each failed step:"
         cat "$work/failures"

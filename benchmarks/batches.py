@@ -27,7 +27,6 @@ import pandas as pd
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Number, PerArm
 from belated.policies import Policy
 
-COUNT = 1_000
 ACTIONS = [f"a{n}" for n in range(8)]
 PLAIN = PerArm(ACTIONS, context=[f"x{n}" for n in range(5)])
 ENCODED = PerArm(ACTIONS, context={f"x{n}": Number(-1, 1) for n in range(5)})
@@ -39,7 +38,7 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, found
 
 
-def opened(policy: type[Policy], features: PerArm, journal: str | None) -> Bandit:
+def opened(policy: type[Policy], features: PerArm, journal: str | None, count: int) -> Bandit:
     """Return a bandit that has learned from some rewards."""
     rng = np.random.default_rng(0)
     bandit = Bandit(
@@ -49,7 +48,7 @@ def opened(policy: type[Policy], features: PerArm, journal: str | None) -> Bandi
         journal=journal,
         seed=0,
     )
-    made = bandit.decide_many(contexts(2 * COUNT, rng))
+    made = bandit.decide_many(contexts(2 * count, rng))
     bandit.observe_many((one.id, float(rng.random() < 0.3)) for one in made)
     return bandit
 
@@ -59,12 +58,12 @@ def contexts(count: int, rng: np.random.Generator) -> list[dict[str, float]]:
     return [dict(zip(names, line, strict=True)) for line in rng.uniform(-1, 1, (count, 5)).tolist()]
 
 
-def measure(policy: type[Policy], features: PerArm, folder: str | None) -> list[float]:
+def measure(policy: type[Policy], features: PerArm, folder: str | None, count: int) -> list[float]:
     """Return the seconds of decide, decide_many (list and frame), observe and observe_many."""
-    given = contexts(COUNT, np.random.default_rng(1))
+    given = contexts(count, np.random.default_rng(1))
     frame = pd.DataFrame(given)
     journals = [None if folder is None else f"sqlite:///{folder}/{n}.db?bandit=b" for n in range(3)]
-    one, many, framed = (opened(policy, features, journal) for journal in journals)
+    one, many, framed = (opened(policy, features, journal, count) for journal in journals)
     single, first = seconds(lambda: [one.decide(context) for context in given])
     batch, second = seconds(lambda: many.decide_many(given))
     frames, _ = seconds(lambda: framed.decide_many(frame))
@@ -78,9 +77,11 @@ def measure(policy: type[Policy], features: PerArm, folder: str | None) -> list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--count", type=int, default=1_000, help="decisions per repeat")
     arguments = parser.parse_args()
+    count = arguments.count
     print(
-        f"CPU µs each of {COUNT:,} (least of {arguments.repeats}); in brackets: ratio to the loop"
+        f"CPU µs each of {count:,} (least of {arguments.repeats}); in brackets: ratio to the loop"
     )
     for policy in (DelayedUCB, DelayedThompson):
         for label, features in (("numbers", PLAIN), ("encoded", ENCODED)):
@@ -89,8 +90,8 @@ def main() -> None:
                 for _ in range(arguments.repeats + 1):  # the first compiles and warms
                     with tempfile.TemporaryDirectory() as folder:
                         place = None if store == "memory" else str(Path(folder))
-                        runs.append(measure(policy, features, place))
-                least = np.min(runs[1:], axis=0) / COUNT * 1e6
+                        runs.append(measure(policy, features, place, count))
+                least = np.min(runs[1:], axis=0) / count * 1e6
                 single, batch, frames, told, many = least.tolist()
                 print(
                     f"{policy.__name__:<16} {label:<8} {store:<7}"
