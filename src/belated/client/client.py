@@ -544,7 +544,7 @@ class Client(_Calls):
     an id, the client generates one.
 
     The service normally looks up each id to find an earlier decision, which costs two queries. It
-    skips the look-up for new ids: the first attempt with a generated id sets ``first_attempt``.
+    skips the lookup for new ids: the first attempt with a generated id sets ``first_attempt``.
     Retries do not set it, so they return any decision that the first attempt recorded. If a retry
     overtakes the first attempt, no one is waiting for the response to the first attempt any more.
     Ids that you pass are always looked up, because you may have sent them before.

@@ -144,7 +144,7 @@ class Log(DecisionLog):
         now = int(max(made.max(), arrived.max()))
         now = now if as_of is None else as_microseconds(as_of, "as_of")
         if now < made.min():
-            raise InvalidInput("as_of is before the first decision: pass a later time", as_of)
+            raise InvalidInput("`as_of` is before the first decision: pass a later time", as_of)
         chosen = values(read("action", action))
         if actions is None:
             occurring = sorted({name for name in chosen if name is not None}, key=str)

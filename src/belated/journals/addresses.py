@@ -126,7 +126,7 @@ def _memory(address: str, rest: str) -> Store:
 def _sqlite(address: str, rest: str) -> Store:
     place, mark, query = rest.partition("?")
     if mark:
-        message = f"{address!r} has the parameters {query!r}, and SQLite accepts none"
+        message = f"{address!r} has the parameters {query!r}, but SQLite accepts none"
         raise InvalidInput(f"{message}: remove them, and write ? in a path as %3F", address)
     if not place.startswith("///"):
         example = f"'sqlite:///{place.lstrip('/')}'"

@@ -38,7 +38,7 @@ Times = NDArray[np.int64]
 
 
 class StoredRecord(NamedTuple):
-    """Position, stamp and encoded event of a record."""
+    """Position, timestamp and encoded event of a record."""
 
     position: int
     recorded: int
@@ -283,7 +283,7 @@ class Archive:
         return archived
 
     def records(self, partition: int, upto: int) -> tuple[Times, Times, Any]:
-        """Return positions, stamps and events of archived records up to a position, in order."""
+        """Return positions, timestamps and events of archived records up to a position."""
         pa, _ = arrow()
         days = [self._records(manifest) for manifest in self.manifests(partition)]
         if not days:

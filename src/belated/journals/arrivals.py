@@ -76,7 +76,7 @@ def _route_other(event: Any, partitions: int) -> int:
 def stamps_for(
     events: Sequence[object], recorded: Sequence[int] | None, clock: Clock
 ) -> Sequence[int]:
-    """Return the stamp of each event: ``recorded``, or the current time for all events."""
+    """Return the timestamp of each event: ``recorded``, or the current time for all events."""
     if recorded is None:
         return [clock()] * len(events)
     if len(recorded) != len(events):
@@ -118,8 +118,8 @@ def arrange(
     """Return the records of new events, which follow the tails of their partitions.
 
     Args:
-        arrivals: Partition, time and event of each record. The stamp is the time, but at least the
-            last stamp of the partition, so that stamps never decrease.
+        arrivals: Partition, time and event of each record. The timestamp is the time, but at least
+            the last timestamp of the partition, so that timestamps never decrease.
         tail_of: Returns the tail of a partition.
 
     >>> from belated.core.events import Void
@@ -139,10 +139,10 @@ def arrange(
 def arrange_imported(
     records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
 ) -> list[Record]:
-    """Return another journal's records, placed after the tails here with their stamps unchanged.
+    """Return another journal's records, placed after the tails here; timestamps are unchanged.
 
     Raises:
-        InvalidInput: a stamp is less than the stamp of the preceding record.
+        InvalidInput: a timestamp is less than the timestamp of the preceding record.
     """
 
     def home_of(record: Record) -> int:
@@ -184,11 +184,11 @@ def check_partition(partition: int, partitions: int) -> None:
 _WITH_ID = frozenset(get_args(DecisionEvent | SubjectEvent))
 
 
-#: Maximum number of settlements that a look-up returns.
+#: Maximum number of settlements that a lookup returns.
 LAST_SETTLEMENTS = 50
 
 
-#: Kinds of events without an id that look-ups distinguish.
+#: Kinds of events without an id that lookups distinguish.
 Subject = Literal["settled", "mode", "action", "chosen", "configured", "undone", "other"]
 _SUBJECTS: dict[type, Subject] = {
     Settled: "settled",

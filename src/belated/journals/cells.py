@@ -84,7 +84,7 @@ class Cells(Protocol):
         """Close the connection; any later call raises :class:`JournalClosed`."""
 
 
-@lru_cache(maxsize=4096)  # quoting is slow relative to the rest of a look-up
+@lru_cache(maxsize=4096)  # quoting is slow relative to the rest of a lookup
 def cell_name(kind: str, *parts: object) -> str:
     """Return the name of a cell.
 

@@ -1,10 +1,10 @@
 """Hash chains, which make changes to a journal's history detectable.
 
-The *head* of a partition is a hash of the positions, stamps and digests of all its records up to a
-position. It is computed from the last complete link and the records since then; a *link* is the
-head after each 1,024 positions. The chain is computed as records are read; writers store nothing. A
-head that was saved elsewhere reveals whether records were changed, removed, reordered or truncated,
-even if checksums and digests were recomputed.
+The *head* of a partition is a hash of the positions, timestamps and digests of all its records up
+to a position. It is computed from the last complete link and the records since then; a *link* is
+the head after each 1,024 positions. The chain is computed as records are read; writers store
+nothing. A head that was saved elsewhere reveals whether records were changed, removed, reordered or
+truncated, even if checksums and digests were recomputed.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Chain:
         self._add_entries(data)
 
     def _add_entries(self, data: memoryview) -> None:
-        """Add the records up to ``position``, packed as stamps and digests."""
+        """Add the records up to ``position``, packed as timestamps and digests."""
         while self.position > self._end:
             size = _ENTRY * (self._end + 1 - self._next)
             self._hash.update(data[:size])
@@ -141,7 +141,7 @@ class Chain:
         self._add_entries(entries.data.cast("B"))
 
     def _add_with_gaps(self, records: Sequence[Record]) -> None:
-        """Add records; hash the position after each gap, negated to distinguish it from stamps."""
+        """Add records; hash the position after each gap, negated to differ from timestamps."""
         for record in records:
             if record.position > self._end:
                 self._begin((record.position - 1) // self._size)

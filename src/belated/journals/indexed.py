@@ -66,7 +66,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         """Lock partitions against other writers, unless :meth:`_write` does so already."""
 
     def _tail(self, handle: Any, partition: int) -> Tail:
-        """Return the position and stamp of a partition's last record."""
+        """Return the position and timestamp of a partition's last record."""
         raise NotImplementedError
 
     def _insert(
@@ -180,7 +180,7 @@ class IndexedJournal(CellShelf, NamedJournal):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records with their stamps; see :meth:`Log.import_records`."""
+        """Append records with their timestamps; see :meth:`Log.import_records`."""
         whole = list(records)
         events = [record.event for record in whole]
         data = self._encoded(events)
@@ -255,7 +255,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         requests: Requests | None,
     ) -> list[Record]:
         homes = [route(event, self._partitions) for event in events]
-        # Read the clock within the transaction, so that stamps have the same order as positions.
+        # Read the clock within the transaction, so that timestamps are in the order of positions.
         stamps = stamps_for(events, recorded, self._clock)
         arrivals = zip(homes, stamps, events, strict=True)
         records = arrange(arrivals, lambda partition: self._tail(handle, partition))
@@ -281,7 +281,8 @@ class StoredJournal(IndexedJournal):
         Args:
             partition: Partition of the rows.
             after: Position before the first row.
-            rows: Position, stamp, whether the checksum matches, digest, and encoded event per row.
+            rows: Position, timestamp, whether the checksum matches, digest, and encoded event per
+                row.
 
         Raises:
             HistoryTrimmed: records were dropped.

@@ -116,7 +116,7 @@ class DelegatingJournal(NamedJournal):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records with their stamps; see :meth:`Log.import_records`."""
+        """Append records with their timestamps; see :meth:`Log.import_records`."""
         # Read the records in this thread, because the iterator may use its file or connection.
         whole = list(records)
         self._ask(lambda: self._journal.import_records(whole, requests=requests), patient=True)

@@ -15,7 +15,7 @@ Requests = Mapping[int, bytes]
 
 
 class Tail(NamedTuple):
-    """Position and stamp of a partition's last record; no record has a greater stamp."""
+    """Position and timestamp of a partition's last record; no record has a greater timestamp."""
 
     position: int
     stamp: int
@@ -29,9 +29,9 @@ EMPTY = Tail(0, 0)
 class Log(Protocol):
     """An append-only log of the events of one bandit, in independent partitions.
 
-    Within a partition, positions increase and stamps (``recorded``) never decrease: if the clock
-    steps back, records get the greatest stamp so far. Positions start at 1 and may have gaps, so a
-    difference between positions is not a count. There is no order across partitions.
+    Within a partition, positions increase and timestamps (``recorded``) never decrease: if the
+    clock steps back, records get the greatest timestamp so far. Positions start at 1 and may have
+    gaps, so a difference between positions is not a count. There is no order across partitions.
 
     Several processes may have the same log open, and append between two calls. A call that raises
     an error may have appended some of its events. Retrying is safe, because a duplicate event
@@ -62,7 +62,7 @@ class Log(Protocol):
 
         Args:
             events: Events, in order within each partition.
-            recorded: Stamps to use instead of the log's clock; adjusted so that none decreases.
+            recorded: Timestamps to use instead of the log's clock; adjusted so that none decreases.
             requests: Requests of decisions, by index in ``events``; stored in the same commit as
                 the records, and returned only by :meth:`requests`.
 
@@ -78,18 +78,19 @@ class Log(Protocol):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records of another log with their stamps.
+        """Append records of another log with their timestamps.
 
         Positions and partitions are newly assigned. The partition is determined by the event, as in
         :meth:`append`; for an event that this release cannot read, it is the record's partition
         modulo the number of partitions here. Each call is atomic; import a large log in pages.
 
         Args:
-            records: Records, ordered by stamp.
+            records: Records, ordered by timestamp.
             requests: Requests of decisions, by index in ``records``.
 
         Raises:
-            InvalidInput: a stamp is less than the stamp of the preceding record; sort the records.
+            InvalidInput: a timestamp is less than the timestamp of the preceding record; sort the
+                records.
         """
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
@@ -104,7 +105,7 @@ class Log(Protocol):
         """
 
     def start(self, partition: int) -> Tail:
-        """Return the position and stamp of the last dropped record; 0 and 0 if there is none."""
+        """Return position and timestamp of the last dropped record; 0 and 0 if there is none."""
 
     def drop(self, partition: int, limit: int) -> int:
         """Drop up to ``limit`` records up to :meth:`start`.
@@ -123,10 +124,10 @@ class Log(Protocol):
         """Return the position of the last record; 0 if there is none."""
 
     def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record, which is the greatest; 0 if there is none."""
+        """Return the timestamp of the last record, which is the greatest; 0 if there is none."""
 
     def now(self) -> int:
-        """Return the time of the clock that stamps records, in microseconds since 1970."""
+        """Return the time of the clock that timestamps records, in microseconds since 1970."""
 
     def close(self) -> None:
         """Close the log; any later call raises :class:`JournalClosed`."""
@@ -219,7 +220,7 @@ class WatchedLog(Protocol):
 class UniqueLog(Log, Protocol):
     """A log that looks up records by id.
 
-    Look-ups use an index, so their cost does not grow with the log.
+    Lookups use an index, so their cost does not grow with the log.
     :class:`belated.testing.JournalContract` tests implementations.
     """
 
@@ -270,7 +271,7 @@ class UniqueLog(Log, Protocol):
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions, and delete their requests.
 
-        Each event is replaced by an :class:`Overwritten`; position, stamp and digest are
+        Each event is replaced by an :class:`Overwritten`; position, timestamp and digest are
         unchanged. The operation is idempotent.
 
         Args:

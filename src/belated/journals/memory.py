@@ -98,7 +98,7 @@ _IndexKey = tuple[int, bytes | Subject | None, bool]
 class MemoryIndex:
     """Index of records by erased key, or by kind for events without an id.
 
-    Each look-up first indexes the records appended since the previous look-up, so that appending
+    Each lookup first indexes the records appended since the previous lookup, so that appending
     has no overhead.
 
     Args:

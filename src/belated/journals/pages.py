@@ -50,7 +50,7 @@ class ColumnPage:
 
     Attributes:
         positions: Positions of the records.
-        recorded: Stamps of the records, in microseconds since 1970.
+        recorded: Timestamps of the records, in microseconds since 1970.
         digests: Digests of the events, one per row; the width is 0 if the journal stores none.
         data: The encoded events, concatenated and zero-padded.
         ends: End offset of each event in ``data``.

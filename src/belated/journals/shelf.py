@@ -99,7 +99,7 @@ class CellShelf:
         raise NotImplementedError
 
     def _tail_of(self, partition: int) -> Tail:
-        """Return position and stamp of the last record of a partition."""
+        """Return position and timestamp of the last record of a partition."""
         raise NotImplementedError
 
     def end(self, partition: int) -> int:
@@ -107,7 +107,7 @@ class CellShelf:
         return self._tail_of(partition).position
 
     def last_stamp(self, partition: int) -> int:
-        """Return the stamp of the last record; 0 if there is none."""
+        """Return the timestamp of the last record; 0 if there is none."""
         return self._tail_of(partition).stamp
 
     def now(self) -> int:
@@ -232,7 +232,7 @@ class CellShelf:
         return None
 
     def start(self, partition: int) -> Tail:
-        """Return the position and stamp of the last dropped record; 0 and 0 if there is none."""
+        """Return position and timestamp of the last dropped record; 0 and 0 if there is none."""
         check_partition(partition, self._partitions)
         name = self._start_cell(partition)
         cell = self.cells.get([name]).get(name)

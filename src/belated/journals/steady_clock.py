@@ -1,8 +1,8 @@
 """The system clock, protected against forward jumps.
 
-Stamps of records never decrease, so a single stamp that is a month ahead would stop journal time
-for a month: no window would end, and nothing would be settled. A process does not know the true
-time, but the monotonic clock shows how much time has passed.
+Timestamps of records never decrease, so a single timestamp that is a month ahead would stop journal
+time for a month: no window would end, and nothing would be settled. A process does not know the
+true time, but the monotonic clock shows how much time has passed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SteadyClock:
     """Returns the time of day, or the extrapolated time if the time of day has jumped ahead.
 
     A :class:`ClockWarning` reports a jump, and the time is extrapolated until the time of day is
-    right again. Backward jumps are allowed, because journals never decrease stamps.
+    right again. Backward jumps are allowed, because journals never decrease timestamps.
 
     Args:
         time_of_day: Returns the time of day, in nanoseconds since 1970.

@@ -92,7 +92,7 @@ class Store:
     """A database, a file or the memory of this process.
 
     Creating a store opens nothing. Every method opens an object with a separate connection, so that
-    a look-up never waits for an append; close each object when you no longer need it. Objects
+    a lookup never waits for an append; close each object when you no longer need it. Objects
     opened by a :meth:`session` share the session's connection.
 
     To implement a store, define :meth:`cells` and :meth:`journal`, and test it with

@@ -3,7 +3,7 @@
 Subclass a contract in a test file, define the methods it requires, and run pytest:
 
 * :class:`JournalContract`: for journals, which look up records by id.
-* :class:`LogContract`: for logs without look-ups.
+* :class:`LogContract`: for logs without lookups.
 * :class:`CellsContract`: for cells.
 * :class:`StoreContract`: for stores, which open journals and cells.
 * :class:`ManualClock`: a clock that the test controls.

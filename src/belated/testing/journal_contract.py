@@ -83,7 +83,7 @@ class LogContract:
     # --- records ----------------------------------------------------------------------------
 
     def test_new_log_is_empty(self) -> None:
-        """No partition has records, an end or a stamp."""
+        """No partition has records, an end or a timestamp."""
         with self.open_journal(4, ManualClock()) as journal:
             assert isinstance(journal, Log)
             assert journal.partitions == 4
@@ -220,10 +220,10 @@ class LogContract:
                 journal.append([Void("a", 1), Void("b", 1)], recorded=[1])
             assert (journal.end(0), journal.end(1)) == (0, 0)
 
-    # --- stamps -----------------------------------------------------------------------------
+    # --- timestamps -----------------------------------------------------------------------------
 
     def test_records_are_stamped_by_the_clock(self) -> None:
-        """All records in a batch have the same stamp; ``last_stamp`` returns the last stamp."""
+        """Records in a batch have the same timestamp; ``last_stamp`` returns the last one."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1), Void("b", 1)])
@@ -233,7 +233,7 @@ class LogContract:
             assert journal.last_stamp(0) == 1007
 
     def test_now_returns_the_clock_time(self) -> None:
-        """``now`` returns the clock's time, even if it is earlier than the last stamp."""
+        """``now`` returns the clock's time, even if it is earlier than the last timestamp."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             journal.append([Void("a", 1)])
@@ -241,7 +241,7 @@ class LogContract:
             assert journal.now() == 900
 
     def test_stamps_never_decrease(self) -> None:
-        """Stamps never decrease within a partition, for single events and batches."""
+        """Timestamps never decrease within a partition, for single events and batches."""
         clock = ManualClock(1000)
         with self.open_journal(1, clock) as journal:
             for n, clock.now in enumerate((1000, 900, -5, 999, 1001, 1000)):
@@ -251,7 +251,7 @@ class LogContract:
             assert stamps == [1000] * 12 + [1001] * 6
 
     def test_partitions_have_independent_stamps(self) -> None:
-        """The last stamp of a partition does not affect other partitions."""
+        """The last timestamp of a partition does not affect other partitions."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as journal:
             journal.append([Settled(0, 1)])
@@ -260,7 +260,7 @@ class LogContract:
             assert (journal.last_stamp(0), journal.last_stamp(1)) == (1000, 500)
 
     def test_append_accepts_explicit_stamps(self) -> None:
-        """Explicit stamps replace the clock's time, and never decrease either."""
+        """Explicit timestamps replace the clock's time, and never decrease either."""
         with self.open_journal(1, ManualClock(1000)) as journal:
             journal.append([Void("a", 1), Void("b", 1), Void("c", 1)], recorded=[70, 50, 80])
             journal.append([Void("d", 1)], recorded=[60])
@@ -269,7 +269,7 @@ class LogContract:
     # --- records from elsewhere -------------------------------------------------------------
 
     def test_import_preserves_stamps_and_events(self) -> None:
-        """All kinds of events are imported, even unreadable ones; later stamps do not decrease."""
+        """An import accepts all events, even unreadable ones, and timestamps never decrease."""
         events = [*_EVERY_KIND, _FROM_THE_FUTURE]
         records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
         with self.open_journal(1, ManualClock(1000)) as journal:
@@ -291,7 +291,7 @@ class LogContract:
             assert journal.end(0) == 0
 
     def test_import_refuses_decreasing_stamps(self) -> None:
-        """If stamps decrease, within the call or after existing records, nothing is stored."""
+        """If timestamps decrease, within the call or after existing records, nothing is stored."""
         first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
         with self.open_journal(1, ManualClock(1000)) as journal:
             with pytest.raises(InvalidInput, match="sort"):
@@ -359,7 +359,7 @@ class LogContract:
     # --- several at once --------------------------------------------------------------------
 
     def test_two_instances_share_records(self) -> None:
-        """Two objects for the same log read each other's records and stamps."""
+        """Two objects for the same log read each other's records and timestamps."""
         clock = ManualClock(1000)
         with self.open_journal(2, clock) as first, self.reopen(first, clock) as other:
             assert (other.bandit, other.partitions) == (first.bandit, 2)
@@ -411,7 +411,7 @@ class JournalContract(LogContract):
         pytest.skip("this journal does not outlive its object")
 
     def test_lookups_equal_a_full_read(self) -> None:
-        """Look-ups by generated ids and by callers' ids equal a full read, in order."""
+        """Lookups by generated ids and by callers' ids equal a full read, in order."""
         ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
         events: list[Event] = []
         for n, id in enumerate(ids):
@@ -591,7 +591,7 @@ class JournalContract(LogContract):
             assert log.actions() == {change.action: change for change in (*first, *last)}
 
     def test_erased_records_can_be_overwritten(self) -> None:
-        """Events and requests are removed; positions, stamps and digests are unchanged."""
+        """Events and requests are removed; positions, timestamps and digests are unchanged."""
         with self.open_journal(4, ManualClock()) as log:
             key = erased_key_of("order-17")
             home = partition_of(key, 4)
@@ -652,7 +652,7 @@ class JournalContract(LogContract):
             )
 
     def test_two_instances_share_lookups(self) -> None:
-        """Events appended through one object are found through another, even after a look-up."""
+        """Events appended through one object are found through another, even after a lookup."""
         clock = ManualClock()
         with self.open_journal(1, clock) as first, self.reopen(first, clock) as other:
             assert other.decisions(["a"]) == {}
@@ -663,7 +663,7 @@ class JournalContract(LogContract):
             assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
 
     def test_closed_log_refuses_lookups(self) -> None:
-        """Every look-up raises JournalClosed."""
+        """Every lookup raises JournalClosed."""
         log = self.open_journal(1, ManualClock())
         log.close()
         calls: list[Callable[[], object]] = [
@@ -747,7 +747,7 @@ def _decision(id: str, at: int = 5, index: int = 0) -> Decision:
     return Decision(id, at, index, index, _ROW, 0.5, 1.0, 0)
 
 
-#: Stamp of the last dropped record.
+#: Timestamp of the last dropped record.
 STAMP = 1_006
 
 

@@ -174,7 +174,7 @@ def new_name(bandit: str) -> str:
 
 
 def settings_of(copies: int) -> dict[str, str]:
-    """Return the topic settings that prevent loss of records and wrong stamps.
+    """Return the topic settings that prevent loss of records and wrong timestamps.
 
     >>> settings_of(3)["min.insync.replicas"]
     '2'
@@ -250,7 +250,7 @@ class Topics:
             The maximum record size in bytes.
 
         Raises:
-            JournalMismatch: records in this topic could be lost or have wrong stamps.
+            JournalMismatch: records in this topic could be lost or have wrong timestamps.
         """
         with self._cluster.translated():
             # Some brokers may not yet know a topic that was just created.

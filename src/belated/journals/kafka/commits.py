@@ -6,7 +6,7 @@ little-endian numbers:
 
 * 1 byte: the version, 177; 1 byte: flags of the optional columns;
 * 4 bytes: the number of events, followed by the length of each event, 4 bytes each;
-* optional: the stamp of each event, 8 bytes each; the default is the broker's stamp;
+* optional: the timestamp of each event, 8 bytes each; the default is the broker's timestamp;
 * the events, concatenated;
 * optional: the number of requests, their event indexes, their lengths, 4 bytes each, and the
   requests.
@@ -80,7 +80,8 @@ def pack(
 
     Args:
         events: Encoded events.
-        stamps: Stamp of each event, in microseconds since 1970; None: use the broker's stamp.
+        stamps: Timestamp of each event, in microseconds since 1970; None: use the broker's
+        timestamp.
         requests: Requests of decisions, by index in ``events``.
     """
     flags = (stamps is not None) * _STAMPS | bool(requests) * _REQUESTS
@@ -108,7 +109,7 @@ class Commit:
 
     Attributes:
         offset: Offset of the record.
-        recorded: Stamp of each event, in microseconds since 1970.
+        recorded: Timestamp of each event, in microseconds since 1970.
         value: Value of the record.
         starts: Start of each event in ``value``.
         ends: End of each event in ``value``.
@@ -154,7 +155,7 @@ def unpack(value: bytes, offset: int, recorded: int) -> Commit:
     Args:
         value: Value of the record.
         offset: Offset of the record.
-        recorded: Stamp of the events, unless the record contains stamps.
+        recorded: Timestamp of the events, unless the record contains timestamps.
 
     Raises:
         CorruptJournal: the record is damaged.

@@ -57,7 +57,7 @@ from belated.model.kernels.pages import PADDING
 
 _LAST_OF_DECISIONS = 5
 _OF_SUBJECTS = [kind.__struct_config__.tag for kind in get_args(SubjectEvent)]
-#: Maximum distance of offsets that are fetched together in a look-up.
+#: Maximum distance of offsets that are fetched together in a lookup.
 _RUN = 64
 _ASK_OWNER = (
     "query the bandit or the learner that owns the partition, or use generated ids, which need no "
@@ -69,17 +69,17 @@ class KafkaJournal(CellShelf, NamedJournal):
     """A journal in a Kafka topic; enough brokers have stored the events when an append returns.
 
     Any number of threads, processes and machines may append concurrently. Each call appends one
-    Kafka record per partition. Stamps come from the brokers, in milliseconds, and never decrease.
-    Identity, owners, snapshots and operator actions are cells of a store in PostgreSQL, whose
-    tables must exist (:meth:`PostgresJournal.create_tables`), or in a SQLite file if all processes
-    run on one machine.
+    Kafka record per partition. Timestamps come from the brokers, in milliseconds, and never
+    decrease. Identity, owners, snapshots and operator actions are cells of a store in PostgreSQL,
+    whose tables must exist (:meth:`PostgresJournal.create_tables`), or in a SQLite file if all
+    processes run on one machine.
 
-    Records cannot be looked up by id. Look-ups, and decisions with ids chosen by callers, raise
+    Records cannot be looked up by id. Lookups, and decisions with ids chosen by callers, raise
     :class:`NotIndexed`; query the bandit or learner that has folded the partition. Generated ids
-    need no look-up.
+    need no lookup.
 
     The topic is created when the bandit is first opened. Its settings are checked whenever the
-    journal is opened, and refused if records could be lost or have wrong stamps. Requires the
+    journal is opened, and refused if records could be lost or have wrong timestamps. Requires the
     extras ``kafka`` and ``postgres``. See the how-to on Kafka.
 
     Args:
@@ -132,7 +132,7 @@ class KafkaJournal(CellShelf, NamedJournal):
             self._snapshots = PieceFiles(self.cells, snapshots, self._bandit, self._topic)
         self._writer = Writer(cluster, self._topic, limit)
         self._offsets = Offsets(cluster, self._topic)
-        # The reader follows the log. Look-ups use the finder, so that they do not move the reader.
+        # The reader follows the log. Lookups use the finder, so that they do not move the reader.
         self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
         self._finder = Finder(cluster, self._topic, self._offsets, self._floor)
         # Reads decisions again when their outcomes are known.
@@ -160,12 +160,12 @@ class KafkaJournal(CellShelf, NamedJournal):
         self._partitions = entry.partitions
         return entry.topic
 
-    # --- look-ups, which are refused -------------------------------------------------------------
+    # --- lookups, which are refused -------------------------------------------------------------
 
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events; refuse ids chosen by callers, which would require a look-up."""
+        """Append events; refuse ids chosen by callers, which would require a lookup."""
         self._refuse_ids(ids)
         return Appended(self.append(events, requests=requests), {})
 
@@ -225,7 +225,7 @@ class KafkaJournal(CellShelf, NamedJournal):
         """Return the time of the database's clock, in microseconds since 1970.
 
         Brokers cannot be asked for their time. A :class:`Settled` event counts at most up to its
-        own stamp, so a clock ahead of the brokers' clocks settles nothing early.
+        own timestamp, so a clock ahead of the brokers' clocks settles nothing early.
         """
         self._check_open()
         return super().now() if self._clock is None else self._clock()
@@ -276,7 +276,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _stamps(
         self, events: Sequence[Event], homes: Sequence[int], recorded: Sequence[int] | None
     ) -> list[int] | None:
-        """Return the stamps to send with the events; None to use the broker's stamps."""
+        """Return the timestamps to send with the events; None to use the broker's timestamps."""
         if recorded is None and self._clock is None:
             return None
         stamps = stamps_for(events, recorded, self._clock or self.now)
@@ -286,7 +286,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records with their stamps; see :meth:`Log.import_records`.
+        """Append records with their timestamps; see :meth:`Log.import_records`.
 
         Several Kafka records are sent in a transaction.
         """

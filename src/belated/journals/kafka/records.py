@@ -210,7 +210,7 @@ class Offsets:
         return self._query(dict.fromkeys(partitions, OFFSET_END))
 
     def first_from(self, partition: int, stamp: int) -> int:
-        """Return the offset of the first record with at least this stamp."""
+        """Return the offset of the first record with at least this timestamp."""
         offset = self._query({partition: stamp})[partition]
         return offset if offset >= 0 else 1 << 62
 
@@ -271,7 +271,7 @@ class _Stream:
     """The buffered commits of a partition, which the next call is likely to read."""
 
     offset: int  # of the next record
-    greatest: int | None = None  # stamp of a broker so far, in milliseconds; None if unknown
+    greatest: int | None = None  # timestamp of a broker so far, in milliseconds; None if unknown
     commits: deque[Commit] = field(default_factory=deque)
     bytes: int = 0
     paused: bool = False
@@ -280,15 +280,15 @@ class _Stream:
 class Reader:
     """Reads commits, and prefetches the commits that follow.
 
-    The stamp of a commit comes from its broker, whose clock may be behind the clock of the previous
-    leader. To prevent decreasing stamps, a commit gets the greatest stamp so far, regardless of
-    where reading began.
+    The timestamp of a commit comes from its broker, whose clock may be behind the clock of the
+    previous leader. To prevent decreasing timestamps, a commit gets the greatest timestamp so far,
+    regardless of where reading began.
 
     Args:
         cluster: Kafka cluster.
         topic: Name of the topic.
         offsets: Queries the offsets of the topic.
-        floor: Returns the stamp of the last dropped record of a partition, in milliseconds.
+        floor: Returns the timestamp of the last dropped record of a partition, in milliseconds.
     """
 
     def __init__(
@@ -438,10 +438,10 @@ class Reader:
             self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
-        """Return the greatest broker stamp before an offset, but at least ``stamp``.
+        """Return the greatest broker timestamp before an offset, but at least ``stamp``.
 
-        Brokers can only find the first record with at least a given stamp. Typically, one query
-        shows that there is no greater stamp; otherwise, a binary search is necessary.
+        Brokers can only find the first record with at least a given timestamp. Typically, one query
+        shows that there is no greater timestamp; otherwise, a binary search is necessary.
         """
         low = max(stamp, self._floor(partition))
         high = low + 1
@@ -459,7 +459,7 @@ class Reader:
 class Finder(Reader):
     """Looks up individual commits without prefetching.
 
-    A consumer fetches all records of its partitions, even if they are not read, so look-ups in
+    A consumer fetches all records of its partitions, even if they are not read, so lookups in
     many partitions would buffer too much.
     """
 

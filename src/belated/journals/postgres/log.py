@@ -144,7 +144,7 @@ class Arrivals:
         self.values["requests"] = pack_bytes(list(by_index.values()))
 
     def follow(self, last: Record) -> None:
-        """Make the query return the stamp if ``last`` is the last record of the partition."""
+        """Make the query return the timestamp if ``last`` is the last record of the partition."""
         self.values["behind"] = Packed(last.digest + last.recorded.to_bytes(8, signed=True))
 
     def send(self, session: PostgresSession) -> list[int] | None:
@@ -214,9 +214,10 @@ class PostgresJournal(StoredJournal):
     """A journal in PostgreSQL; appended events are on stable storage when the call returns.
 
     Any number of threads, processes and machines may append concurrently. Within a partition,
-    appends are serialized, and positions follow the order of commits. Stamps come from the server's
-    clock. Positions are consecutive and records have checksums, so that missing and changed records
-    are detected. Identical events are stored once; a duplicate gets the position of the first one.
+    appends are serialized, and positions follow the order of commits. Timestamps come from the
+    server's clock. Positions are consecutive and records have checksums, so that missing and
+    changed records are detected. Identical events are stored once; a duplicate gets the position of
+    the first one.
 
     The tables must exist; see :meth:`create_tables`. The server must be a primary of version 14 or
     later that syncs commits; any other server is refused. Requires the ``postgres`` extra. See the
@@ -447,7 +448,7 @@ class PostgresJournal(StoredJournal):
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None
     ) -> None:
-        """Append records with their original stamps; see :meth:`Log.import_records`.
+        """Append records with their original timestamps; see :meth:`Log.import_records`.
 
         Duplicate events after the first are ignored. If the connection breaks during the commit,
         the outcome is unknown, and :class:`JournalUnavailable` says so.

@@ -70,7 +70,7 @@ class SpooledBatch(msgspec.Struct, frozen=True, array_like=True):
         since: Time of the call, in microseconds since 1970.
         partitions: Partition of each event; stored because unreadable events cannot be routed.
         events: The encoded events.
-        recorded: Stamps passed by the caller; None: use the journal's clock.
+        recorded: Timestamps passed by the caller; None: use the journal's clock.
         requests: Requests of decisions, by index in ``events``.
     """
 

@@ -496,7 +496,7 @@ class SpoolJournal(DelegatingJournal):
 
 
 def _is_plain(batch: tuple[SpooledBatch, Sequence[object]]) -> bool:
-    """Return whether a batch has no explicit stamps and this release can read all its events."""
+    """Return whether a batch has no explicit timestamps and all its events are readable."""
     return batch[0].recorded is None and not _has_opaque(batch[1])
 
 

@@ -353,7 +353,7 @@ class SQLiteJournal(StoredJournal):
         return self._records(partition, position - 1, checked)[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        """Return the position and stamp of a partition's last record.
+        """Return the position and timestamp of a partition's last record.
 
         A damaged row number misleads SQLite's binary searches, which then miss later rows.
         Therefore, both the last row and the row after it are checked.

@@ -55,7 +55,7 @@ class Leader(Generic[MakeFold]):
     Attributes:
         epoch: Epoch in which this learner leads; 0 while it stands by.
         head: Head of the journal, updated once an hour; empty before the first update.
-        clock: The clock that stamps records. This machine's clock may differ from it, or jump.
+        clock: The clock that timestamps records. This machine's clock may differ from it, or jump.
     """
 
     def __init__(
@@ -155,10 +155,10 @@ def append_settled(journal: Journal, fold: Fold, now: int) -> int:
 
 
 class JournalClock:
-    """Estimates the current time of the clock that stamps records, and detects jumps.
+    """Estimates the current time of the clock that timestamps records, and detects jumps.
 
     Args:
-        journal: Journal that stamps records.
+        journal: Journal that timestamps records.
         runtime: Clocks of this machine.
 
     Attributes:

@@ -1,1 +1,1 @@
-"""Serving bandits in a decider process: batching, choosing, committing, look-ups and spooling."""
+"""Serving bandits in a decider process: batching, choosing, committing, lookups and spooling."""

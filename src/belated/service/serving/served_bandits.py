@@ -83,7 +83,7 @@ from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
 MAX_MODEL_AGE = 600.0
 #: Seconds after which the processing of a batch yields to other requests on the event loop.
 TURN_SECONDS = 0.01
-#: Timeout of look-ups in a journal that has a spool, in seconds.
+#: Timeout of lookups in a journal that has a spool, in seconds.
 LOOK_UP_SECONDS = 0.5
 #: Maximum number of unmatched events (events for unknown decisions) at the learner, in total and
 #: per reporter.
@@ -212,7 +212,7 @@ class ServedBandit:
         self._tasks: set[Future[Any]] = set()
         # The last request for a sticky decision, by subject. Done once the request is answered.
         self._sticky_turns: dict[str, Future[None]] = {}
-        # Pending look-ups of current decisions, by subject: the earliest time of a decision that is
+        # Pending lookups of current decisions, by subject: the earliest time of a decision that is
         # still current, and the future for the result.
         self._look_ups: dict[str, tuple[int, Future[Decision | None]]] = {}
         self._looking_up = False
@@ -338,7 +338,7 @@ class ServedBandit:
                 del self._sticky_turns[subject]
 
     async def _current(self, subject: str, since: int) -> Decision | None:
-        """Look up a subject's current decision. Concurrent look-ups are batched."""
+        """Look up a subject's current decision. Concurrent lookups are batched."""
         result: Future[Decision | None] = self._loop.create_future()
         self._look_ups[subject] = since, result
         if not self._looking_up:
@@ -347,7 +347,7 @@ class ServedBandit:
         return await result
 
     async def _run_look_ups(self) -> None:
-        """Run pending look-ups in batches until none are left."""
+        """Run pending lookups in batches until none are left."""
         while self._look_ups:
             look_ups, self._look_ups = self._look_ups, {}
             since = {subject: at for subject, (at, _) in look_ups.items()}
@@ -486,7 +486,7 @@ class ServedBandit:
     ) -> Sequence[int]:
         """Look up which decisions are unknown, then append the events."""
         distinct = list(dict.fromkeys(ids))
-        with suppress(JournalReadUnavailable, NotIndexed):  # if look-ups fail, accept all
+        with suppress(JournalReadUnavailable, NotIndexed):  # if lookups fail, accept all
             known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
             if unknown := [id for id in distinct if id not in known]:
                 try:
@@ -534,7 +534,7 @@ class ServedBandit:
                 log.warning(issue.what, extra=extra | {"count": issue.count, "do": issue.remedy})
 
     def decided_at(self, id: str) -> int | None:
-        """Return when a decision was made; None if that would require a look-up."""
+        """Return when a decision was made; None if that would require a lookup."""
         decision = self.decider.unapplied.find(id)
         return time_of(id) if decision is None else decision.at_us
 
@@ -740,7 +740,7 @@ class ServedBandit:
     def slot(self) -> int | None:
         """The slot that clients should use for new ids; None if the store can look up decisions.
 
-        Without look-ups, as on Kafka, a retry is recognized only if it goes to the same partition.
+        Without lookups, as on Kafka, a retry is recognized only if it goes to the same partition.
         """
         if finds_by_id(self._journal) or self._journal.partitions == 1:
             return None
@@ -852,7 +852,7 @@ class UnmatchedRoom:
 
     If an event arrives before its decision, the learner keeps the event until the decision arrives.
     Looking up the decision for every event would be expensive. While there is ample room, events
-    are therefore accepted without a look-up, and each one counts as unmatched. Once half of the
+    are therefore accepted without a lookup, and each one counts as unmatched. Once half of the
     room is used, decisions are looked up, and only events for unknown decisions count.
 
     >>> room = UnmatchedRoom()
@@ -932,9 +932,9 @@ class ServedBandits(dict[str, ServedBandit]):
             commit writes one record per partition.
         writing: Session for committing events.
         rewarding: Session for committing rewards.
-        reading: Session for look-ups, so that they do not wait for commits.
+        reading: Session for lookups, so that they do not wait for commits.
         polling: Session for polling for models, modes and keys.
-        threads: Threads for look-ups.
+        threads: Threads for lookups.
         forwarder: Forwarder of the spools; None if there are no spools.
     """
 
