@@ -1,4 +1,4 @@
-"""Contextual bandits for rewards that come late."""
+"""Contextual bandits for delayed rewards."""
 
 from typing import TYPE_CHECKING
 

@@ -186,7 +186,7 @@ class TestFile:
         assert (document["delay"], document["plan"]) == (path, math.floor(bounds.best_maximum))
         assert (document["file"]["delays"], document["file"]["never"]) == (9, 4)
         assert document["expected"] == float(expected_missing(Empirical(seen), 300))
-        assert "9 delays, 4 never came" in said(capsys, "--file", path)
+        assert "9 delays, 4 never arrived" in said(capsys, "--file", path)
 
     def test_reads_the_standard_input(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -194,7 +194,7 @@ class TestFile:
         """As the file called -."""
         monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeff3\r\n4\r\n5\r\n"))
         text = said(capsys, "--file", "-")
-        assert text.startswith("delay     standard input\nobserved  3 delays, 0 never came\n")
+        assert text.startswith("delay     standard input\nobserved  3 delays, 0 never arrived\n")
 
     @pytest.mark.parametrize("divider", [",", ";", "\t"])
     def test_reads_a_column(self, divider: str, tmp_path: Path) -> None:

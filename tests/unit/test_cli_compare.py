@@ -219,7 +219,7 @@ class TestRefusals:
         assert "known: Batched" in complaint(capsys, "--delay", "__import__('os')")
         assert "Mixture" in complaint(capsys, "--delay", "Mixture(never=0.3)")
         assert "did you mean BlindUCB?" in complaint(capsys, *DELAY, "--policy", "BlindUBC")
-        assert "given twice" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")
+        assert "more than once" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")
         assert "required" in complaint(capsys)
         assert "at least 1" in complaint(capsys, *DELAY, "--jobs", "0")
         for option in ("--figure", "--csv", "--resume"):

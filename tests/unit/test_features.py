@@ -155,7 +155,10 @@ def test_only_per_arm_features_grow() -> None:
     ("make", "named"),
     [
         (lambda: Shared(context="age", action=["price"]), "`context` must be .*got 'age'"),
-        (lambda: Shared(context=["age", "age"], action=["price"]), "context names 'age' twice"),
+        (
+            lambda: Shared(context=["age", "age"], action=["price"]),
+            "contains 'age' more than once",
+        ),
         (lambda: Shared(context=["age", 3], action=["price"]), r"`context\[1\]` must be .*got 3"),  # type: ignore[list-item]
         (lambda: Shared(context=[""], action=["price"]), r"`context\[0\]` must be .*got ''"),
         (lambda: Shared(context=-1, action=["price"]), "`context` must be .*got -1"),

@@ -72,7 +72,7 @@ def test_one_of_another_user_is_not_permitted(
 def test_other_trouble_is_neither(tmp_path: Path) -> None:
     """A folder that is not there, or stands where the file should be."""
     for place in (tmp_path / "missing" / "spool", tmp_path):
-        with pytest.raises(JournalUnavailable, match="see that its folder exists") as caught:
+        with pytest.raises(JournalUnavailable, match="check that its folder exists") as caught:
             DiskStore(place)
         assert type(caught.value) is JournalUnavailable
 

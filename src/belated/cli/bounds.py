@@ -229,7 +229,7 @@ def _known(report: dict[str, Any]) -> list[tuple[str, str]]:
     file, law, expected = report["file"], report["law"], report["expected"]
     lines = [("delay", report["delay"])]
     if file is not None:
-        delays = f"{several(file['delays'], 'delay')}, {file['never']:,} never came"
+        delays = f"{several(file['delays'], 'delay')}, {file['never']:,} never arrived"
         lines.append(("observed", delays))
     if law is None:
         lines.append(("law", "none: the delay depends on the row or on the reward"))

@@ -197,7 +197,7 @@ def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
     for text in texts:
         value, name = read(text), label(text)
         if (whole := label(text, shown=len(text))) in seen:
-            raise InvalidInput(f"{name} is given twice", text)
+            raise InvalidInput(f"{name} is given more than once", text)
         seen.add(whole)
         others = sum(known == name or known.startswith(f"{name} #") for known in values)
         values[f"{name} #{others + 1}" if others else name] = value  # shortened labels can be equal

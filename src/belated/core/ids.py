@@ -130,12 +130,13 @@ def check_id(id: Any, what: str = "the id") -> str:
     try:
         size = len(id.encode()) if len(id) <= MAX_ID_BYTES else len(id)
     except UnicodeEncodeError:
-        raise InvalidInput(f"{what} is {id!r}: a lone surrogate is not text", id) from None
+        message = f"{what} must be text, but {id!r} contains a lone surrogate"
+        raise InvalidInput(message, id) from None
     if size > MAX_ID_BYTES:
         message = f"{what} {id[:20]!r}… is too long: at most {MAX_ID_BYTES} bytes are allowed"
         raise InvalidInput(message, id)
     if "\0" in id:
-        raise InvalidInput(f"{what} is {id!r}: it must not contain a NUL character", id)
+        raise InvalidInput(f"{what} must not contain a NUL character, got {id!r}", id)
     return id
 
 

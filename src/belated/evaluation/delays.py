@@ -202,8 +202,8 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
     """Test whether delays depend on the action, or on the reward.
 
     The test on rewards has little power if many are pending: with half of them pending, it detects
-    a twofold difference in delays in one case of four. The library's estimates are valid whatever
-    the answer.
+    a twofold difference in delays in one case of four. The library's estimates are valid in either
+    case.
 
     Args:
         table: the decisions.

@@ -178,7 +178,8 @@ def _as_names(spec: Any, what: str) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise must_be(f"{what}[{at}]", "a name", name)
         if name in spec[:at]:
-            raise InvalidInput(f"{what} names {name!r} twice", name)
+            message = f"`{what}` contains {name!r} more than once: remove duplicates"
+            raise InvalidInput(message, name)
     return tuple(str.__str__(name) for name in spec)
 
 

@@ -50,7 +50,7 @@ class DelayedThompson(Policy):
         whole = isinstance(self.draws, int) and self.draws >= 2
         if not (self.scale >= 0 and whole and self.refresh >= 0):
             values = f"scale={self.scale!r}, draws={self.draws!r}, refresh={self.refresh!r}"
-            message = "scale and refresh must be at least 0, and draws a whole number of at least 2"
+            message = "`scale` and `refresh` must be at least 0, and `draws` a whole number above 1"
             raise InvalidInput(f"{message}; got {values}", self.draws)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:

@@ -138,7 +138,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     exponential = "Delays are independent with one exponential tail."
     chain = f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}."
     lighter = "All delays have one law, and its tail is lighter than Gaussian."
-    independent = "Delays are independent, of whatever law."
+    independent = "Delays are independent, with any distribution."
     alike = "All delays have one law, however they depend on one another."
     few = "Only rounds that have passed can be missing."
 

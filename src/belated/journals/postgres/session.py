@@ -45,8 +45,8 @@ def check_settings(row: tuple[Any, ...], place: str) -> None:
         ("synchronous_commit", synchronous_commit, ("off", "local")),
     ):
         if value in unsafe:
-            message = f"then acknowledged events can be lost: set {name} = on"
-            raise JournalError(f"{place} has {name} = {value}, and {message}")
+            message = f"so acknowledged events can be lost: set {name} = on"
+            raise JournalError(f"{place} has {name} = {value}, {message}")
 
 
 def check_pooler(

@@ -378,7 +378,7 @@ class DiskStore:
         if isinstance(error, PermissionError):
             remedy = "let this user read and write the file and its folder, or choose another path"
             return SpoolNotPermitted(f"{message}; {remedy}")
-        remedy = "see that its folder exists, and that folder and file are writable"
+        remedy = "check that its folder exists, and that folder and file are writable"
         return JournalUnavailable(f"{message}; {remedy}")
 
 

@@ -78,7 +78,7 @@ def translated(
         return CorruptJournal(message)
     if code in _NOT_ALLOWED:
         message = (
-            f"could not {verb} {str(path)!r}: {error}; see that its folder exists, and that "
+            f"could not {verb} {str(path)!r}: {error}; check that its folder exists, and that "
             "folder and file are writable"
         )
         return JournalUnavailable(message)
