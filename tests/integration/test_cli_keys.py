@@ -85,7 +85,7 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
             ("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"),
             "requests/s above 0",
         ),
-        (("create", "", "--bandit", "*", "--scope", "read"), "the name is empty"),
+        (("create", "", "--bandit", "*", "--scope", "read"), "the name must be text"),
         (("revoke", "nobody"), "there is no key 'nobody'"),
     ],
 )

@@ -78,7 +78,7 @@ def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, sto
     client.use_model("latest", reason="prices are repaired")
     eventually(lambda: min(decide_with(clients)) >= newest)
     assert client.state().chosen_version is None
-    with pytest.raises(InvalidInput, match=r"no model of version 7; known versions: \d+"):
+    with pytest.raises(InvalidInput, match=r"no model version 7; known versions: \d+"):
         client.use_model(7)
 
 

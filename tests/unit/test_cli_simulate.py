@@ -106,7 +106,7 @@ def test_says_in_one_line_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
         assert "Exponential, FiniteChain, Geometric" in line
         assert "example: Geometric(mean=100)" in line
     assert "it takes never, base" in complaint(capsys, "--delay", "Mixture(never=0.3)")
-    assert "mean is -5: a finite number" in complaint(capsys, "--delay", "Geometric(mean=-5)")
+    assert "a finite number above 0, got -5" in complaint(capsys, "--delay", "Geometric(mean=-5)")
     assert "did you mean DelayedUCB?" in complaint(capsys, *GEOMETRIC, "--policy", "DelayedUBC")
     assert "known: arms, ball" in complaint(capsys, *GEOMETRIC, "--environment", "mars")
     assert "--delay" in complaint(capsys)

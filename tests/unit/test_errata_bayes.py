@@ -103,7 +103,7 @@ def test_the_prior_stays_in_the_posterior() -> None:
     """
     X = np.random.default_rng(0).normal(size=(3, 5))
     assert np.linalg.matrix_rank(X.T @ X) == 3 < 5
-    with pytest.raises(InvalidInput, match=r"a is 0\.0"):
+    with pytest.raises(InvalidInput, match=r"`a` must be .*got 0\.0"):
         paper_dts_lcb(5, a=0.0)
     world = GLM(np.zeros(5), 3, X / 4.0, family=Gaussian())
     trace = simulate(paper_dts_lcb(5, a=0.5), world, Constant(0), horizon=4)

@@ -96,7 +96,7 @@ def test_all_decisions_of_a_unit_are_in_one_group() -> None:
         groups.setdefault(n % 12, set()).add(decision.group)
     assert all(len(found) == 1 for found in groups.values())
     assert {one for found in groups.values() for one in found} == {"bandit", "holdout"}
-    with pytest.raises(InvalidInput, match="has no 'customer'"):
+    with pytest.raises(InvalidInput, match="has no field 'customer'"):
         bandit.decide({"age": 0.5})
 
 
@@ -186,5 +186,5 @@ def test_a_service_reads_it_from_its_file(tmp_path: Path) -> None:
     path.write_text(FILE + 'share = 0.05\nbaseline = "first"\n')
     assert read_config(path).bandits[0].holdout == Holdout(0.05, "first")
     path.write_text(FILE + 'share = 5\nbaseline = "first"\n')
-    with pytest.raises(InvalidConfig, match=r"holdout.share: a share between 0 and 1"):
+    with pytest.raises(InvalidConfig, match=r"holdout.share: expected a share between 0 and 1"):
         read_config(path)

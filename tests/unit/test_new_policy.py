@@ -166,7 +166,7 @@ def test_a_name_is_that_of_one_policy() -> None:
     assert register(Softmax) is Softmax
     for made in (type("Softmax", (DelayedUCB,), {}), type("DelayedUCB", (DelayedUCB,), {})):
         made.__module__ = "shop.other"
-        with pytest.raises(InvalidInput, match="has the same name; rename one of them"):
+        with pytest.raises(InvalidInput, match="has the same name: rename one of them"):
             register(made)
     assert POLICY_NAMES["Softmax"] is Softmax
 

@@ -188,7 +188,7 @@ def test_few_rewards_give_a_wide_interval_and_none_at_all_no_value() -> None:
 def test_a_limit_is_above_zero(limit: str | timedelta) -> None:
     """With a limit of 0, no reward would count."""
     table, offers = _log()
-    with pytest.raises(InvalidInput, match="limit is"):
+    with pytest.raises(InvalidInput, match="`limit` must be a duration above 0"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli(), limit=limit)
 
 

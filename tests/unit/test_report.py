@@ -212,7 +212,7 @@ def test_rewards_have_a_unit_or_a_currency() -> None:
     assert '<div class="lab">Purchases</div>' in report.html()
     with pytest.raises(InvalidInput, match="rewards are between 0 and 1"):
         report.with_units(currency="EUR")
-    with pytest.raises(InvalidInput, match="unit is empty"):
+    with pytest.raises(InvalidInput, match="`unit` is empty"):
         report.with_units(" ")
     policy = DelayedUCB(9, Gaussian(), floor=0.1)
     money = played(300, policy=policy).report().with_units("order", "EUR")

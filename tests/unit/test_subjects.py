@@ -284,7 +284,7 @@ def test_a_reward_names_a_decision_or_a_subject() -> None:
     bandit, _ = opened()
     with pytest.raises(InvalidInput, match="also has an id, a part or a revision"):
         bandit.observe("order-1", 1.0, subject="user-17", event_id="order-1")
-    with pytest.raises(InvalidInput, match="the event_id is None"):
+    with pytest.raises(InvalidInput, match=r"the event_id must be text.*got None"):
         bandit.observe(subject="user-17", value=1.0)
 
 
@@ -349,7 +349,7 @@ def test_a_sticky_decision_ends_with_its_action() -> None:
 def test_only_a_subject_has_sticky_decisions() -> None:
     """A duration without a subject is a mistake."""
     bandit, _ = opened()
-    with pytest.raises(InvalidInput, match="the decision has no subject: pass subject="):
+    with pytest.raises(InvalidInput, match="the decision has no subject: pass `subject`"):
         bandit.decide(rows=ROWS, sticky="1h")
 
 

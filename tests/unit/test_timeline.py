@@ -256,12 +256,12 @@ def test_an_environment_of_another_width_is_refused() -> None:
 @pytest.mark.parametrize("window", [-1, 2.5])
 def test_a_window_is_a_whole_number_of_rounds(window: Any) -> None:
     """Any other is refused by its name and value."""
-    with pytest.raises(InvalidInput, match=f"window is {window}"):
+    with pytest.raises(InvalidInput, match=f"`window` must be .*got {window}"):
         simulate(PLAIN, world(), delays.Constant(0), horizon=10, window=window)
 
 
 @pytest.mark.parametrize("horizon", [-1, 2.5])
 def test_a_horizon_is_a_whole_number_of_rounds(horizon: Any) -> None:
     """Any other is refused by its name and value."""
-    with pytest.raises(InvalidInput, match=f"horizon is {horizon}"):
+    with pytest.raises(InvalidInput, match=f"`horizon` must be .*got {horizon}"):
         simulate(PLAIN, world(), delays.Constant(0), horizon=horizon)

@@ -177,7 +177,7 @@ def test_an_address_that_is_none() -> None:
             "https://decisions/v1/": "https://decisions",
             "ftp://decisions": "http://localhost:8080",
         }.items():
-            with pytest.raises(InvalidInput, match=f"write '{meant}'"):
+            with pytest.raises(InvalidInput, match=f"pass '{meant}'"):
                 kind(url, bandit="a")
 
 

@@ -129,7 +129,7 @@ def test_a_spooled_decision_keeps_its_request(moody: Moody, disk: Disk) -> None:
     journal.append([Void("v", 1), made[0]], requests={1: b"of 0"})
     journal.append_unique([made[1], made[2]], {"1"}, {1: b"of 2"})
     journal.append([made[3], made[4]], recorded=[7, 8], requests={0: b"of 3"})
-    with pytest.raises(InvalidInput, match="no decision"):
+    with pytest.raises(InvalidInput, match="not a decision"):
         journal.append([Void("w", 1)], requests={0: b"of nothing"})
     journal = spool(moody, Disk(bytes(disk.data)))
     moody.away = False
