@@ -53,7 +53,7 @@ class Fleet:
     def replace_learner(self, release: Release) -> None:
         """Replace the learner by one that stood by."""
         following = self.start_learner(release)
-        following.heard("this learner stands by")
+        following.heard("this learner is on standby")
         self.stop_learner()
         self.learner = following
         following.heard("this learner leads")

@@ -15,14 +15,14 @@ def test_learner_suspended_beyond_its_lease(town: Cluster) -> None:
     """Another leads meanwhile. Awake, the first changes nothing, and stands by."""
     first = town.learner
     second = town.start("learn")
-    second.heard("this learner stands by")
+    second.heard("this learner is on standby")
     with Load(town.port) as load:
         time.sleep(1)
         first.send(signal.SIGSTOP)
         led = second.heard("this learner leads")
         versions = [town.state()["version"]]
         first.send(signal.SIGCONT)  # in the midst of whatever it did as the leader
-        first.heard("this learner stands by")
+        first.heard("this learner is on standby")
         for _ in range(20):
             time.sleep(0.05)
             versions.append(town.state()["version"])

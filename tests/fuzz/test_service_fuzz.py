@@ -93,7 +93,7 @@ EXCLUDED = [
 #: All that may be logged meanwhile: none of it has anything of a request.
 SAID = {
     "this learner leads",
-    "this learner stands by",  # until its lease is confirmed, after an erasure
+    "this learner is on standby",  # until its lease is confirmed, after an erasure
     "new head of the journal",
     "mode changed",
     "actions changed",

@@ -242,7 +242,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store
     service.reward(service.decide())
     later(lambda: service.state()["version"] == 3)
     second = start("learn", learn=False)
-    assert second.heard("this learner stands by")["leader"] == leader["holder"]
+    assert second.heard("this learner is on standby")["leader"] == leader["holder"]
 
     coordination = store.coordination("offers")
 
@@ -406,7 +406,7 @@ def test_metrics_are_those_of_all_processes(start: Start) -> None:
         assert found["belated_decisions_total"] == total
         assert found["belated_processes"] == 2
         assert found["belated_learner_is_leader"] == 1
-    assert not service.mentions("this learner stands by")
+    assert not service.mentions("this learner is on standby")
     decided = 'belated_learner_events_total{bandit="offers",status="decided"}'
     later(lambda: metrics(service)[decided] == total)
     port = service.heard("serving")["port"]

@@ -69,7 +69,7 @@ def test_who_leads_is_told_once_for_each_change(caplog: pytest.LogCaptureFixture
     eventually(lambda: not learner.script)
     learners.stop()
     assert learner.closed
-    stands_by, leads = "this learner stands by", "this learner leads"
+    stands_by, leads = "this learner is on standby", "this learner leads"
     assert caplog.messages == [stands_by, leads, stands_by]
     assert vars(caplog.records[1])["bandit"] == "offers"
 

@@ -301,7 +301,7 @@ def _log_leader(name: str, learner: Learning) -> None:
         return
     leader = learner.coordination.leader()
     shared = isinstance(learner, SharedLearner)
-    message = "another learner merges" if shared else "this learner stands by"
+    message = "another learner merges" if shared else "this learner is on standby"
     holder = None if leader is None else leader.holder
     _log(logging.INFO, message, name, holder=learner.holder, leader=holder)
 

@@ -164,7 +164,7 @@ FAMILIES: dict[str, Family] = {
         "status",
     ),
     "belated_learner_is_leader": _gauge(
-        "1 if this process is the leading learner of the bandit, 0 if it stands by."
+        "1 if this process is the leading learner of the bandit, 0 if it is on standby."
     ),
     "belated_learner_lag_seconds": _gauge(
         "Time from the commit of the last record until it was folded."
