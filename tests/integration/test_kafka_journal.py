@@ -43,6 +43,7 @@ from belated.exceptions import (
     NotIndexed,
 )
 from belated.journals import KafkaJournal
+from belated.journals.kafka import records as module
 from belated.journals.kafka.commits import pack
 from belated.journals.snapshots import Snapshot
 from belated.testing import LogContract, ManualClock
@@ -319,6 +320,20 @@ def test_what_was_looked_up_once_is_not_fetched_for_ever(
         assert journal.end(1) == ends[1]  # it had read the other partition, too
         assert not journal._finder._streams
         assert not journal._finder._connected().assignment()
+
+
+def test_a_paused_partition_is_read_again(
+    opened: KafkaJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From an earlier record, after its buffer was full while others were read."""
+    monkeypatch.setattr(module, "_AHEAD", 0)
+    for n in range(3):
+        opened.append([Settled(0, n), Settled(1, n)])
+    after = opened.read(0, 0, 9)[1].position
+    for _ in range(2):  # the first partition is buffered, and paused for the second one
+        opened.read(0, after, 1)
+        assert len(opened.read(1, 0, 9)) == 3
+        assert [record.event for record in opened.read(0, 0, 1)] == [Settled(0, 0)]
 
 
 def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit: str) -> None:

@@ -434,8 +434,11 @@ class Reader:
 
     def _forget(self, partition: int) -> None:
         """Stop fetching a partition, and drop its buffer."""
-        if self._streams.pop(partition, None) is not None:
-            self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
+        if (stream := self._streams.pop(partition, None)) is not None:
+            where = [TopicPartition(self._topic, partition)]
+            if stream.paused:  # it would stay paused when it is assigned again
+                self._connected().resume(where)
+            self._connected().incremental_unassign(where)
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
         """Return the greatest broker timestamp before an offset, but at least ``stamp``.
