@@ -129,6 +129,7 @@ class KafkaTown:
         session: seconds after which a silent learner is replaced.
         full: whether links are cut by the real Toxiproxy.
         rewards: a key of :data:`REWARDS`.
+        outcomes: whether learners send outcomes.
         seed: seed of the events, and of the choice of processes to kill.
     """
 
@@ -142,6 +143,7 @@ class KafkaTown:
         seed: int,
         learners: int,
         rewards: str,
+        outcomes: bool = False,
     ) -> None:
         self.offers = Definition(
             "offers",
@@ -149,7 +151,7 @@ class KafkaTown:
             REWARDS[rewards],
             partitions=PARTITIONS,
             learners="many",
-            outcomes=True,
+            outcomes=outcomes,
         )
         self._folder, self.seed, self._session = folder, seed, session
         self.rng = random.Random(seed)
@@ -183,7 +185,7 @@ class KafkaTown:
                 "[server]", "learn = false", f'lease_ttl = "{session:g}s"',
                 "[bandits.offers]", f'policy = "DelayedUCB(dim={DIM}, family=Bernoulli())"',
                 f"rewards = '{rewards}'", f"partitions = {PARTITIONS}", 'learners = "many"',
-                "outcomes = true",
+                f"outcomes = {str(outcomes).lower()}",
             )  # fmt: skip
             (folder / "belated.toml").write_text("\n".join(lines), encoding="utf-8")
             self.learners = [self._start() for _ in range(learners)]
@@ -371,17 +373,20 @@ class KafkaTown:
             gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
             np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
             np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
+        return (
+            f"{len(wanted.rows)} decisions and {wanted.rewarded} rewards once, "
+            f"{len(decisions) - len(wanted.rows)} decisions sent twice"
+        )
+
+    def check_outcomes(self) -> str:
+        """Check that a consumer of the topic knows what the ledger knows; call after `check`."""
         assert isinstance(self.journal, KafkaJournal)
         messages, consumer = read_outcomes(self.kafka, self.journal), Consumer()
         consumer.take(data for _, data in messages)
         check_equal(consumer, self.journal, self.offers.rewards)
         last = {key: json.loads(data) for key, data in messages}  # all that compaction keeps
         assert last == consumer.newest
-        return (
-            f"{consumer.received} outcomes, {consumer.repeated} of them again, "
-            f"{len(wanted.rows)} decisions and {wanted.rewarded} rewards once, "
-            f"{len(decisions) - len(wanted.rows)} decisions sent twice"
-        )
+        return f"{consumer.received} outcomes, {consumer.repeated} of them sent again"
 
     def lost(self) -> int:
         """Return how often a learner found that another worker owned a partition."""

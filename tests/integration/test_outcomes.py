@@ -82,7 +82,7 @@ def play(
 ) -> tuple[Traffic, list[Learner]]:
     """Append ``count`` decisions while learners die, join and leave; return the living."""
     traffic, running, dead = Traffic(journal, seed=count), [new_learner()], list[Learner]()
-    size, rounds = max(10, count // 100), 0
+    size, rounds = max(20, count // 100), 0
     while traffic.decisions < count:
         traffic.append(size)
         step(running, 0.05)
@@ -148,7 +148,7 @@ def test_the_view_is_what_the_ledger_says(
         definition(bandit), store, lease=0.5
     )
     with store.journal(bandit, partitions=PARTITIONS) as journal:
-        traffic, running = play(journal, learners, 100_000 if full else 3_000, learners=1)
+        traffic, running = play(journal, learners, 100_000 if full else 1_000, learners=1)
         rows = rows_of(address, bandit)
         consumer = Consumer()
         consumer.take(map(as_message, rows))
@@ -188,7 +188,7 @@ def test_the_topic_is_what_the_ledger_says(
     )
     with store.journal(bandit, partitions=PARTITIONS) as journal:
         assert isinstance(journal, KafkaJournal)
-        count = 100_000 if full else 3_000
+        count = 100_000 if full else 1_000
         traffic, running = play(journal, learners, count, learners=3 if many else 1)
         messages = read_outcomes(kafka, journal)
         consumer = Consumer()

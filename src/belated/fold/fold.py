@@ -340,6 +340,7 @@ class Fold:
                         kernels = kernels or (kernels_for(self, journal) if take is None else None)
                     self.take_all(partition, page, kernels if is_bulk else None, take)
                     progress(len(page))
+                self._send_outcomes(partition)
         self._was_bulk = is_bulk
         return new
 
@@ -376,14 +377,15 @@ class Fold:
 
         See :meth:`follow` for ``kernels`` and ``take``.
         """
-        self._send_outcomes(partition)  # that could not be sent before
+        changes = self.ledgers[partition].outcomes
+        if changes is not None and (not len(page) or changes.are_due):
+            self._send_outcomes(partition)  # also those that could not be sent before
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
         take = take or self.take
         for n in range(len(page)):
             take(page.record(n, partition) if isinstance(page, ColumnPage) else page[n])
-        self._send_outcomes(partition)
 
     def _send_outcomes(self, partition: int) -> None:
         changes = self.ledgers[partition].outcomes
@@ -575,8 +577,9 @@ class Fold:
         """
         for partition in self.folded:
             self.read(journal, partition, 0)
+            self._send_outcomes(partition)
         self._saved_version = self.version
-        # Outcomes that were not sent yet would be lost, because later folds begin at the snapshot.
+        # Outcomes that are held back would be lost, because later folds begin at the snapshot.
         return Saving([self._begin_save(n) for n in self.folded if self.has_sent(n)])
 
     def _begin_save(self, partition: int) -> PartitionSaving:
@@ -761,7 +764,7 @@ class Fold:
             self.chosen = PublishedModel.read(snapshot.pieces[_CHOSEN])
         self.positions[partition] = snapshot.position
         if ledger.outcomes is not None:
-            ledger.outcomes.reach(snapshot.position)
+            ledger.outcomes.reach(snapshot.position, 0)
         self.chains[partition] = chain
         self.version += sum(ledger.counters.values())
         self._saved_version = self.version

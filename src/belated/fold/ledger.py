@@ -239,7 +239,7 @@ class Ledger:
         """
         event, self._recorded = record.event, record.recorded
         if self.outcomes is not None:
-            self.outcomes.reach(record.position)
+            self.outcomes.reach(record.position, record.recorded)
         undone = None if self.undone is None else self.undone.status_of(record)
         status = undone or _OTHERS.get(type(event)) or self._fold(event, record)
         if (

@@ -25,6 +25,9 @@ from belated.journals.outcomes import OutcomeLog, OutcomeMessage
 
 #: Maximum number of outcomes to send at a time, and of records to read at a time.
 BATCH, PAGE = 2_000, 512
+#: While records keep arriving, outcomes are sent once per second of journal time, in microseconds,
+#: because a transaction costs as much as many outcomes.
+PAUSE = 1_000_000
 #: Maximum size of a message with its context, in bytes.
 MAX_BYTES = 1 << 20
 
@@ -62,6 +65,7 @@ class OutcomeChanges:
         ready: outcomes to send, by the position of the decision.
         held: outcomes to send once the fold has reached ``undone_at``.
         position: the position of the record being folded.
+        recorded: the timestamp of the record being folded, in microseconds since 1970.
         undone_at: the position of the last erasure or retraction; 0 if there is none.
         affected: keys of the decisions and subjects to which erased or retracted records belong.
     """
@@ -69,9 +73,10 @@ class OutcomeChanges:
     def __init__(self) -> None:
         self.ready: dict[int, OutcomeChange] = {}
         self.held: dict[int, OutcomeChange] = {}
-        self.position = 0
+        self.position = self.recorded = 0
         self.undone_at = 0
         self.affected: set[bytes] = set()
+        self._sent_at = 0
 
     def note(self, decision: int, change: OutcomeChange, *, affected: bool) -> None:
         """Note a changed outcome.
@@ -88,12 +93,22 @@ class OutcomeChanges:
         else:
             self.ready[decision] = change
 
-    def reach(self, position: int) -> None:
+    def reach(self, position: int, recorded: int) -> None:
         """Continue with the record at this position; release outcomes that are no longer held."""
-        self.position = position
+        self.position, self.recorded = position, recorded
         if (self.held or self.affected) and position >= self.undone_at:
             self.ready |= self.held
             self.held, self.affected = {}, set()
+
+    @property
+    def are_due(self) -> bool:
+        """Whether to send outcomes now, although more records are likely to follow."""
+        return len(self.ready) >= BATCH or self.recorded >= self._sent_at + PAUSE
+
+    def clear(self) -> None:
+        """Forget the outcomes that were ready, because they were sent."""
+        self.ready = {}
+        self._sent_at = self.recorded
 
     @property
     def are_sent(self) -> bool:
@@ -117,7 +132,7 @@ def send_outcomes(log: OutcomeLog, partition: int, changes: OutcomeChanges) -> N
             message = _message(record, subject, batch[record.position])
             messages[message.id] = message
         log.put_outcomes(partition, sorted(messages.values(), key=lambda one: one.version))
-    changes.ready = {}
+    changes.clear()
 
 
 def _decisions(

@@ -131,6 +131,8 @@ class LearningService(Leader[Callable[[], Fold]]):
         fold = self.fold
         if fold is None or self._fit is not None or self._saving.fold is not None:
             return 0.0
+        if not all(map(fold.has_sent, fold.folded)):
+            return 0.0
         now, until = self._monotonic(), [REST, (self._next_settled(fold) - self.clock.now()) / 1e6]
         until += [due - now for due in (self._publish_due(fold), self.refold.due)]
         if fold.version != self._advised:

@@ -320,6 +320,8 @@ class PartitionWorker:
                 except HistoryChanged as error:
                     self.history_changes.note(error)
                     self._drop(partition)
+                except OwnerFenced:
+                    self._lose(partition)
                 return
 
     def _end_saving(self) -> None:
