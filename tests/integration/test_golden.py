@@ -186,7 +186,7 @@ def test_a_token_is_good(golden: Path) -> None:
         tokens().check("order 1", RewardBody(1.0, token=token), keyed=False)
 
 
-def test_a_snapshot_of_another_format_is_passed_over(
+def test_a_snapshot_in_an_unknown_format_is_ignored(
     golden: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is older or newer: it can be rebuilt from the journal."""

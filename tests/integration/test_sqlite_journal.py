@@ -221,7 +221,7 @@ def test_a_changed_stamp_is_noticed(path: Path, change: str) -> None:
                 read(0, 1, 10)
 
 
-def test_an_event_of_another_type_is_noticed(path: Path) -> None:
+def test_an_event_of_a_different_type_is_detected(path: Path) -> None:
     """Text that is not even UTF-8, or a number, where bytes should be."""
     filled(path)
     for value in ("CAST(x'ff' AS TEXT)", "'text'", "7", "1.5", "x''"):

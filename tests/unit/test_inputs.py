@@ -188,7 +188,7 @@ def test_rewards_are_refused_by_index(value: float) -> None:
 
 
 @pytest.mark.parametrize("y", [[1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0, []])
-def test_rewards_of_another_number_than_rows_are_refused(y: Any) -> None:
+def test_different_numbers_of_rewards_and_rows_are_refused(y: Any) -> None:
     """There is one reward for each row."""
     with pytest.raises(InvalidInput, match="must be a list of 2 rewards"):
         as_rewards(y, 2)

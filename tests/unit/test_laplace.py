@@ -211,7 +211,7 @@ def test_giving_up_is_warned_of_and_stays_finite(family: Family) -> None:
     assert np.linalg.eigvalsh(estimate.precision).min() > 0.0
 
 
-def test_a_prior_of_another_width_is_refused() -> None:
+def test_a_prior_of_different_width_is_refused() -> None:
     """Rows and prior have the same shape."""
     with pytest.raises(InvalidInput, match=r"of shape .2,., but the prior has the shape .3,."):
         Laplace().fit(Observations(2), family=Bernoulli(), prior=Prior.ridge(3))

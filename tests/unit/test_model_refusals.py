@@ -96,7 +96,7 @@ def test_a_reward_outside_the_support_changes_nothing(
 
 @pytest.mark.parametrize("verb", ["add_pending", "remove_pending", "learn", "retract", "revise"])
 @pytest.mark.parametrize("width", [2, 4])
-def test_a_row_of_another_width_changes_nothing(busy: Busy, width: int, verb: str) -> None:
+def test_a_row_of_different_width_changes_nothing(busy: Busy, width: int, verb: str) -> None:
     """Shorter and longer rows are errors on either set of kernels, not numbers from elsewhere."""
     model, twin = busy(Bernoulli()), busy(Bernoulli())
     x = np.full(8, 0.5)[:width]  # a view: what lies behind it is ours to read

@@ -121,7 +121,7 @@ def test_an_automatic_ridge_stays_where_it_starts() -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 4])
-def test_a_prior_of_another_width_is_refused(dim: int) -> None:
+def test_a_prior_of_different_width_is_refused(dim: int) -> None:
     """Rows and prior have the same width, wider or narrower."""
     seen = seen_of(*_data(Bernoulli(), 5, 3))
     with pytest.raises(InvalidInput):

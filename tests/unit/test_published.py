@@ -66,7 +66,7 @@ def test_changing_one_leaves_the_other_alone() -> None:
     assert there.pending == here.pending + 1
 
 
-def test_a_model_of_another_policy_is_refused() -> None:
+def test_a_model_of_a_different_policy_is_refused() -> None:
     """Also where only a setting differs."""
     policy = POLICIES[0]
     other = DelayedUCB(3, Bernoulli(), alpha=0.5)

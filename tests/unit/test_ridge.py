@@ -216,7 +216,7 @@ def test_other_families_are_refused(family: Family) -> None:
     assert caught.value.value is family
 
 
-def test_a_prior_of_another_width_is_refused() -> None:
+def test_a_prior_of_different_width_is_refused() -> None:
     """Rows and prior have the same width."""
     with pytest.raises(InvalidInput, match="rows have 2 numbers"):
         Ridge().fit(Moments.zero(2), family=Gaussian(1.0), prior=Prior.ridge(3))

@@ -57,7 +57,7 @@ def test_one_that_another_has_open_is_in_use(path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["file", "folder"])
-def test_one_of_another_user_is_not_permitted(
+def test_a_file_of_another_user_is_not_permitted(
     path: Path, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     """Which is not the same as in use: nobody may be there to hand over what waits in it."""

@@ -250,7 +250,7 @@ def test_horizon_and_level_are_checked(arguments: dict[str, Any], said: str) -> 
             theory.bounds_for(delay, **arguments)
 
 
-def test_there_is_no_bound_of_another_name() -> None:
+def test_an_unknown_bound_is_refused() -> None:
     """As for any mapping."""
     with pytest.raises(KeyError):
         theory.bounds_for(Constant(1), horizon=10)["best"]

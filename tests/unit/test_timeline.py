@@ -245,7 +245,7 @@ def test_regret_is_of_means() -> None:
     assert trace.regret[-1] > 1.0
 
 
-def test_an_environment_of_another_width_is_refused() -> None:
+def test_an_environment_of_different_width_is_refused() -> None:
     """The error names both widths, and carries the policy."""
     policy = DelayedUCB(4, Bernoulli())
     with pytest.raises(InvalidInput, match=r"policy.dim is 4, but rows have 3 numbers") as caught:

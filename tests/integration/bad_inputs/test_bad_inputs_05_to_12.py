@@ -302,7 +302,7 @@ def test_bad_input_11_rows_out_of_scale(asking: Asking, scale: float) -> None:
 
 
 @pytest.mark.parametrize("width", [0, 1, DIM - 1, DIM + 1, 2 * DIM, 10_000])
-def test_bad_input_11_rows_of_another_width(asking: Asking, width: int) -> None:
+def test_bad_input_11_rows_of_different_width(asking: Asking, width: int) -> None:
     """All of them, or one among others; or in base64."""
     asking.refused(lambda: asking.decide({"rows": [[1.0] * width] * DIM}), 422)
     asking.refused(lambda: asking.decide({"rows": [ROW, [1.0] * width, ROW]}), 422)
