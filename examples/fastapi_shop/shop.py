@@ -6,6 +6,7 @@ r"""A shop on FastAPI with a decision service in the same process: sticky offers
     curl 'localhost:8000/offer?visitor=ann&returning=1&basket=0.4'
     curl -X POST localhost:8000/payments -H 'Content-Type: application/json' \
         -d '{"visitor": "ann", "order": "order-1"}'
+    python visitors.py
 
 Each visitor gets the same offer for a day. The payment provider calls the webhook ``/payments``
 with the visitor, minutes or days later and sometimes twice; the purchase is credited to the

@@ -181,6 +181,9 @@ def test_shop_with_the_service_mounted(tmp_path: Path) -> None:
             paid = http.post("/payments", json={"visitor": "ann", "order": "order-1"})
             assert paid.json() == {"status": "accepted"}
         later(lambda: (client.state().observations, client.state().pending) == (1, 0))
+        subprocess.run([sys.executable, "visitors.py", url, "40"], check=True)
+        later(lambda: sum((client.state().observations, client.state().pending)) == 41)
+        assert client.state().observations > 1
         assert http.get("/bandits/", follow_redirects=True).url.path == "/bandits/console"
 
 

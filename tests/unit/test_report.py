@@ -277,6 +277,20 @@ def test_small_journals_have_a_report(rounds: int, settings: dict[str, Any]) -> 
     assert "nan" not in page.partition("<script")[0].lower().replace("finance", "")
 
 
+@pytest.mark.parametrize(
+    ("holdout", "reason"),
+    [
+        (None, "is not known without a holdout"),
+        (Holdout(0.03, "uniform"), "is not known yet: the holdout has too few"),
+    ],
+)
+def test_the_headline_says_why_the_lift_is_not_known(holdout: Holdout | None, reason: str) -> None:
+    """A holdout with too few rewards is not the same as none."""
+    report = played(200, holdout=holdout).report()
+    assert bool(report.data["headline"]["holdout"]) == (holdout is not None)
+    assert reason in report.html()
+
+
 def test_the_field_with_most_unusual_values_is_named() -> None:
     """Once enough contexts were encoded."""
     fields = {"member": Number(0, 1), "age": Number(0, 0.75)}

@@ -111,10 +111,13 @@ def verdict(data: Data) -> tuple[str, str, str]:
                 ": too early to tell what the bandit earns.",
             )
         per = head["per_decision"]
+        reason = "without a holdout"
+        if head["holdout"]:
+            reason = f"yet: the holdout has too few {plural(data['unit'])}"
         return (
             "The bandit earns ",
             f"{amount(data, per['p'])} per decision",
-            f" ({_between(data, per)}). What it adds is not known without a holdout.",
+            f" ({_between(data, per)}). What it adds is not known {reason}.",
         )
     extra = head["extra"]
     than = f" than {_baseline(head)} would have"
