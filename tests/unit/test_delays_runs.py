@@ -62,7 +62,7 @@ def test_a_longer_run_begins_with_the_shorter_one(process: DelayProcess) -> None
 @pytest.mark.parametrize("process", [Geometric(mean=5), *DEPENDENT], ids=lambda p: type(p).__name__)
 def test_a_horizon_is_a_whole_number(process: DelayProcess, horizon: Any) -> None:
     """Anything else is refused by name."""
-    with pytest.raises(InvalidInput, match="horizon is"):
+    with pytest.raises(InvalidInput, match="`horizon` must be"):
         process.sample(horizon, rng())
 
 
@@ -172,7 +172,7 @@ def test_the_expected_number_outstanding_has_the_known_forms() -> None:
 @pytest.mark.parametrize("t", [0, -1, 2.0, [1, 0], math.nan, None])
 def test_rounds_are_counted_from_one(t: Any) -> None:
     """Anything else is no round."""
-    with pytest.raises(InvalidInput, match="t is"):
+    with pytest.raises(InvalidInput, match="`t` must be"):
         expected_missing(Constant(0), t)
 
 
@@ -214,9 +214,9 @@ def test_a_delay_can_depend_on_the_row() -> None:
         assert process.given(u, quick, 1.0) == math.ceil(-5.0 * math.log1p(-u))
     assert process.given(0.0, slow, 0.0) == 1
     for x in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InvalidInput, match=r"rate\(x\) is"):
+        with pytest.raises(InvalidInput, match=r"`rate\(x\)` must be"):
             process.given(0.5, np.array([x]), 0.0)
-    with pytest.raises(InvalidInput, match="u is"):
+    with pytest.raises(InvalidInput, match="`u` must be"):
         process.given(1.0, slow, 0.0)
 
 

@@ -187,9 +187,9 @@ def test_heavy_tails_are_bounded_all_the_same() -> None:
 @pytest.mark.parametrize("mean", [-1.0, math.inf, math.nan, "5", None])
 def test_a_mean_is_finite(mean: Any) -> None:
     """An infinite mean is refused by name: `expected_missing` gives a finite one."""
-    with pytest.raises(InvalidInput, match="mean is"):
+    with pytest.raises(InvalidInput, match="`mean` must be"):
         theory.missing_bennett(mean, delta=0.05)
-    with pytest.raises(InvalidInput, match="mean is"):
+    with pytest.raises(InvalidInput, match="`mean` must be"):
         theory.missing_bennett(mean, horizon=10, delta=0.05)
 
 
