@@ -16,9 +16,17 @@ import psycopg
 import pytest
 
 from belated import DelayedUCB, Gaussian
+from belated.core.events import Settled
 from belated.core.outcomes import DecisionOutcome
 from belated.exceptions import OwnerFenced
-from belated.journals import Journal, KafkaJournal, Store, open_store
+from belated.journals import (
+    Journal,
+    KafkaJournal,
+    PostgresJournal,
+    SQLiteJournal,
+    Store,
+    open_store,
+)
 from belated.journals.outcomes import OutcomeLog, OutcomeMessage
 from belated.service import Definition
 from belated.service.learning.learning_service import LearningService
@@ -174,6 +182,22 @@ def test_older_versions_are_ignored(store: Store, address: str, bandit: str) -> 
             journal.put_outcomes(0, [OutcomeMessage("a", version, data)])
     (row,) = rows_of(address, bandit)
     assert (row["id"], row["version"], row["state"]) == ("a", 7, "voided")
+
+
+def test_outcomes_of_trimmed_records_are_deleted(store: Store, address: str, bandit: str) -> None:
+    """Up to the last record that is dropped, in its partition."""
+    with store.journal(bandit, partitions=2) as journal:
+        assert isinstance(journal, PostgresJournal | SQLiteJournal)
+        journal.append([Settled(0, n) for n in range(9)])
+        for partition in range(2):
+            messages = [
+                OutcomeMessage(id, version, b'{"id":"%s","version":%d}' % (id.encode(), version))
+                for id, version in ((f"a{partition}", 5), (f"b{partition}", 6))
+            ]
+            journal.put_outcomes(partition, messages)
+        drop: Any = journal._drop
+        journal._write(lambda handle: drop(handle, 0, 5, 100))
+    assert {row["id"] for row in rows_of(address, bandit)} == {"b0", "a1", "b1"}
 
 
 @pytest.mark.parametrize("many", [False, True])
