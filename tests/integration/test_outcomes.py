@@ -63,21 +63,23 @@ def step(learners: list[Learner], seconds: float) -> None:
             time.sleep(0.01)
 
 
-def positions(learner: Learner) -> dict[int, int]:
-    """Return how far a learner has folded its partitions."""
+def sent(learner: Learner) -> dict[int, int]:
+    """Return the positions up to which a learner has sent all outcomes, by partition."""
     if isinstance(learner, SharedLearner):
-        return {n: owned.fold.position for n, owned in learner.worker.owned.items()}
-    return {} if learner.fold is None else dict(enumerate(learner.fold.positions))
+        folds = {n: owned.fold for n, owned in learner.worker.owned.items()}
+        return {n: fold.position for n, fold in folds.items() if fold.has_sent(n)}
+    fold = learner.fold
+    return {} if fold is None else {n: fold.positions[n] for n in fold.folded if fold.has_sent(n)}
 
 
 def finish(learners: list[Learner], journal: Journal) -> None:
-    """Step learners until all windows have ended, and everything is folded."""
+    """Step learners until all windows have ended, and all outcomes are sent."""
     step(learners, ENDED)
     until = time.monotonic() + 120
     while True:
         folded: dict[int, int] = {}
         for learner in learners:
-            folded |= positions(learner)
+            folded |= sent(learner)
         ends = {n: journal.end(n) for n in range(PARTITIONS)}
         if folded == ends:
             return
