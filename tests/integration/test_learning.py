@@ -311,7 +311,7 @@ def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
 
 def test_coordination_needs_a_journal(store: Store) -> None:
     """Not for a bandit that was never opened."""
-    with pytest.raises(JournalError, match="open its journal first"):
+    with pytest.raises(JournalError, match="by opening its journal"):
         store.coordination("nobody has opened this")
 
 

@@ -71,7 +71,7 @@ class StoreContract:
 
     def test_coordination_requires_a_journal(self, new_store: Store) -> None:
         """Coordination of an unknown bandit is refused; leases are per bandit."""
-        with pytest.raises(JournalError, match="open its journal first"):
+        with pytest.raises(JournalError, match="by opening its journal"):
             new_store.coordination("offers")
         new_store.journal("offers").close()
         new_store.journal("other").close()
