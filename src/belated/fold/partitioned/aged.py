@@ -25,7 +25,7 @@ from belated.fold.partitioned.merging import Merging
 from belated.fold.partitioned.sums import PartitionSums
 from belated.fold.times import REMOVED
 from belated.fold.weighting import ExpectedConversions, HalfLife
-from belated.fold.weighting.age_blocks import TICK, AgeBlocks
+from belated.fold.weighting.age_blocks import TICK, AgeBlocks, Thinned as ThinnedSums
 from belated.fold.weighting.conversions import (
     GROWTH,
     LONGEST,
@@ -192,18 +192,17 @@ class AgedLearner(Learner):
         """Return the current sums, without those from when the center was adopted."""
         raise NotImplementedError
 
-    def _sums(self, converted: Vector, mean: Vector, seen: Matrix, *rest: Vector) -> AgedSums:
-        whole, effective, decisions = rest
-        zero = np.zeros(self.policy.shape)
+    def _at_center(self, converted: Vector, sums: ThinnedSums, whole: Matrix) -> AgedSums:
+        """Return sums that were made at the center, as if the center had just been adopted."""
         return AgedSums(
             counts=np.array([float(self.model.n)]),
-            effective=np.array([effective, decisions]),
-            pull=product(seen, self.theta) + converted - mean,
-            moved=zero,
-            seen=seen,
+            effective=np.array([sums.n, sums.decisions]),
+            pull=product(sums.seen, self.theta) + converted - sums.mean,
+            moved=np.zeros(self.policy.shape),
+            seen=sums.seen,
             whole=whole,
-            bread=seen,
-            filling=seen,
+            bread=sums.seen,
+            filling=sums.seen,
             delays=np.zeros(3 * len(EDGES) + 2),
         )
 
@@ -240,9 +239,7 @@ class ConversionLearner(AgedLearner):
 
     def _current(self) -> AgedSums:
         converted, sums = self.weighting.sums()
-        return self._sums(
-            converted, sums.mean, sums.seen, sums.all, np.array(sums.n), np.array(sums.decisions)
-        )
+        return self._at_center(converted, sums, sums.all)
 
 
 class HalfLifeLearner(AgedLearner):
@@ -269,8 +266,7 @@ class HalfLifeLearner(AgedLearner):
         sums = self._blocks.sums(self.now)
         phi = self.policy.family.dispersion or 1.0
         whole = sums.seen + phi * self.weighting.pending_at(self.now)  # φ divides their weights
-        n = np.array(sums.n)
-        return self._sums(self._blocks.converted, sums.mean, sums.seen, whole, n, n)
+        return self._at_center(self._blocks.converted, sums, whole)
 
     def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
         """Change a reward."""
