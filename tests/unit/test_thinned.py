@@ -234,7 +234,7 @@ def test_values_in_another_unit() -> None:
 
 def test_what_an_estimator_of_conversions_refuses() -> None:
     """Invalid settings, and rows of another width."""
-    with pytest.raises(InvalidInput, match="shrinkage is 0"):
+    with pytest.raises(InvalidInput, match="`shrinkage` must be"):
         Thinned(shrinkage=0.0)
     data, _ = shop(Bernoulli())
     with pytest.raises(InvalidInput, match=r"of shape .3,., but the prior has the shape .2,."):

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Matrix, Row, Vector
-from belated.exceptions import InvalidInput
+from belated.core.inputs import Matrix, Row, Vector, must_be
 from belated.model.blocks import Shape, add_gram, cross, inverse_of, outer, predictors
 from belated.model.estimators.conversion_law import (
     EDGES,
@@ -136,8 +135,7 @@ class Thinned:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.shrinkage < math.inf:
-            given = self.shrinkage
-            raise InvalidInput(f"shrinkage is {given!r}: a number above 0 was expected", given)
+            raise must_be("shrinkage", "a finite number above 0", self.shrinkage)
 
     def next_fit(self, n: int, shape: Shape) -> float:
         """Return when the next fit is due: after every early conversion, later by growth."""
