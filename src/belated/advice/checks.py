@@ -337,7 +337,7 @@ ENOUGH, PLENTY = 20, 400
 ERRORS, EXPLAINED = 6.0, 0.2
 #: Number of standard errors above which predictions count as biased, and the tolerated bias.
 BIAS_ERRORS, OFF = 3.0, 0.1
-#: Share of recent decisions with one action above which little is learned about other actions.
+#: If one action's share of recent decisions exceeds this, little is learned about the others.
 ALONE = 0.99
 
 

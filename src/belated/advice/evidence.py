@@ -44,7 +44,7 @@ class Overview:
         quiet: time since the last reward, the number of rewards expected since then, and whether
             that number is too large to be due to chance; None if there are too few rewards for a
             forecast.
-        slowing: if fewer rewards arrive than chance explains, the time since when they do, the
+        slowing: if fewer rewards arrive than chance explains, when this began, the
             number that arrived and the number expected; otherwise None.
         outages: start and length of each gap between rewards that is too long to be due to chance.
         bias: relative bias of predictions and its standard error; None if there are too few

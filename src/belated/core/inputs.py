@@ -147,7 +147,7 @@ def must_be(name: str, needed: str, value: Any) -> InvalidInput:
 
 
 def as_positive(value: Any, name: str) -> float:
-    """Return a finite number above zero."""
+    """Return ``value`` as a float; raise unless it is positive and finite."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -186,7 +186,7 @@ def as_dim(dim: Any, name: str = "dim") -> int:
 
 
 def as_rounds(value: Any, name: str) -> int:
-    """Return a number of rounds; raise unless it is a whole number of at least 0."""
+    """Return ``value`` as a number of rounds; raise unless it is a non-negative integer."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
         raise must_be(name, "a whole number of rounds", value)
     return int(value)

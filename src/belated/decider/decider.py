@@ -427,7 +427,7 @@ class Decider:
             self._source.remove_pending(entry.decision.x.astype(np.float64), entry.weight)
 
     def discard(self, decision: Decision) -> None:
-        """Stop holding a decision that was not recorded, unless another decision has its id."""
+        """Discard a decision that was not recorded, unless its id belongs to another decision."""
         entry = self.unapplied.get(decision.id)
         if entry is not None and entry.decision is decision:
             self.release(decision.id)

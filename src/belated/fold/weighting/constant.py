@@ -45,7 +45,7 @@ class Constant:
     #: Whether sums are additive, because the weight of a row does not change with time. Only then
     #: can rows be frozen and several learners share a bandit.
     adds: ClassVar[bool] = True
-    #: Whether many records may be folded as columns.
+    #: Whether pages of records can be folded in columnar form.
     takes_pages: ClassVar[bool] = True
     #: Number of predictions stored per decision to compare half-lives.
     rivals: ClassVar[int] = 0

@@ -152,7 +152,7 @@ class Writer:
         return [offsets[index] for index in range(len(values))]
 
     def close(self) -> None:
-        """Close the connections. No record is outstanding, because calls wait for their records."""
+        """Close the connections. No records are in flight: calls wait for acknowledgements."""
         self._producers.discard()
 
     def _settings(self, **others: object) -> dict[str, object]:

@@ -191,7 +191,7 @@ class _ServerProcess:
         polls: Pipe for the metrics of the process.
         scrapes: Pipe for the metrics of all processes.
         metrics: Metrics of the process at the last poll; None while it is starting.
-        waiting_since: Since when the process has not replied, by the monotonic clock; infinite if
+        waiting_since: Monotonic time of the first unanswered request; infinite if
             it has replied.
         ended: Whether the process has closed its pipes.
     """

@@ -57,7 +57,7 @@ class LearnerSessions:
     def __init__(self, store: Store, lease: float) -> None:
         self._open = store.session
         self._lease = lease
-        #: Name that holds the leases of all learners in the process.
+        #: Holder name for the leases of all learners in the process.
         self.holder = new_holder()
         #: Threads for the leases, fits and snapshots of all learners.
         self.threads = SharedThreads()

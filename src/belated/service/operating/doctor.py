@@ -537,7 +537,7 @@ def _sqlite_settings(path: Path) -> Iterator[Finding]:
         yield wrong("integrity", str(error), "restore a backup, or choose another file")
         return
     if log == "wal":
-        # All connections of belated set synchronous = FULL, and refuse a file without it.
+        # belated sets synchronous = FULL on every connection, and refuses files without it.
         yield ok("write-ahead log", "on, and every commit is synced (synchronous = FULL)")
     else:
         mend = "open the file once with belated, which enables it"
