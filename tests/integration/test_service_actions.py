@@ -253,7 +253,7 @@ def test_bodies_that_cannot_be(client: Any, made: Definition) -> None:
         ({"action": "gift", "change": "stop"}, "stop"),
         ({"action": "", "change": "pause"}, "action"),
         ({"action": "gift", "change": "resume", "until": "2999-01-01T00:00:00Z"}, "only a pause"),
-        ({"action": "gift", "change": "pause", "until": "2001-01-01T00:00:00Z"}, "after now"),
+        ({"action": "gift", "change": "pause", "until": "2001-01-01T00:00:00Z"}, "in the future"),
     ):
         answer = httpx.put(f"{client.url}/v1/{made.name}/actions", json=body)
         assert answer.status_code == 422, answer.text
