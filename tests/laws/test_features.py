@@ -227,7 +227,7 @@ def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -
     except InvalidInput as error:
         refused = str(error)
     assert len(rows) == (not refused)
-    assert not refused or refused.startswith("'f' of the context is ")
+    assert not refused or refused.startswith("'f' of the context ")
     assert rows.shape[1] == 1 + features.block
     assert np.linalg.norm(rows) <= 1.5
     counts = features.field_counts["f"]
