@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    #: Names that programs do not need for making decisions, imported on first access.
+    #: Modules of names that are not needed for decisions; imported on first access.
     _LAZY = {
         "PostgresJournal": "belated.journals",
         "SpoolJournal": "belated.journals",

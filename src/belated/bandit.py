@@ -125,22 +125,23 @@ class Bandit:
     may not have taken effect; retry it with the same id. The next call reads the journal again.
 
     Args:
-        features: the names of the actions; or features, which also declare the context; or None if
-            callers pass rows of numbers.
+        features: the names of the actions, or features, which also declare the context. None means
+            that callers pass rows of numbers.
         rewards: what a missing reward means. There is no default, because it depends on what you
             report.
-        policy: how actions are chosen; None: :class:`~belated.DelayedUCB` with ``family`` and
-            ``floor``.
-        family: the distribution of the rewards; None: :class:`~belated.Bernoulli`, for rewards from
-            0 to 1.
-        floor: the share of decisions that choose uniformly at random; None: .02, or 2 %.
+        policy: the policy that chooses actions; by default, :class:`~belated.DelayedUCB` with
+            ``family`` and ``floor``.
+        family: the distribution of the rewards; by default, :class:`~belated.Bernoulli`, for
+            rewards from 0 to 1.
+        floor: the share of decisions that choose uniformly at random; by default, 0.02 (2 %).
             :meth:`evaluate` needs these decisions to estimate what another policy would earn. 0
             disables them.
         journal: the journal or its address, such as ``"sqlite:///offers.db?bandit=offers"`` or
-            ``"postgresql://user@host/name?bandit=offers"``; None: in memory.
-        retention: how long after a decision its reward is accepted; None: forever.
-        seed: a seed for the choices, or a generator.
-        clock: a function that returns microseconds since 1970; None: the system clock.
+            ``"postgresql://user@host/name?bandit=offers"``. By default, events are only stored in
+            memory.
+        retention: how long after a decision its reward is accepted. None means forever.
+        seed: a seed for the random choices, or a numpy Generator.
+        clock: a function that returns microseconds since 1970; by default, the system clock.
         baseline: how to choose in mode ``baseline``, or if the policy fails: the name of an action,
             ``"first"`` or ``"uniform"``.
         keep_requests: the share of decisions whose request (the rows or the context) is stored in
@@ -148,17 +149,17 @@ class Bandit:
             that takes 4 KiB per decision on average; 0 stores none. Requests can contain personal
             data: see ``docs/howto/requests.md``.
         contexts: whether each decision is stored with its context, so that features can change
-            (see ``docs/howto/change-features.md``). False: store only its rows. Contexts can
-            contain personal data.
-        holdout: a share of decisions that a baseline makes, so that :meth:`lift` can compare the
+            (see ``docs/howto/change-features.md``). If False, only its rows are stored. Contexts
+            can contain personal data.
+        holdout: a share of decisions to leave to a baseline, so that :meth:`lift` can compare the
             policy with the baseline.
-        background_fits: whether slow fits run in a thread while rewards continue to be learned one
-            step at a time. False: a fit runs within the call in which it is due, so that the same
-            calls lead to the same decisions.
+        background_fits: whether slow fits run in a background thread; meanwhile, each reward
+            updates the model by one step. If False, a fit runs within the call in which it is due,
+            so that the same calls lead to the same decisions.
         subject: the context field that identifies the subject, such as ``"user_id"``; None if
             subjects are passed only as arguments.
-        clock_skew: maximum difference between clocks. A reward dated further in the future than
-            this, or further before its decision, is refused.
+        clock_skew: maximum difference between clocks. A reward is refused if it is dated further
+            than this in the future or before its decision.
         kernels: the kernels to use instead of the best available.
         tuning: internal sizes, changed only in tests.
 
@@ -294,15 +295,15 @@ class Bandit:
 
         Args:
             context: what is known about the request, as a mapping of fields or a list of numbers.
-            actions: the offered actions; None: all actions that the features declare.
+            actions: the offered actions; by default, all actions that the features declare.
             rows: one row of numbers per action, for a bandit without features.
             id: your decision id. Calling again with the same id returns the same decision.
             activated: False if the window starts only when you call :meth:`activate`.
             subject: whom the decision is for, such as a user, so that :meth:`observe` can report
                 rewards by subject. The subject is stored unchanged: treat it as personal data, or
                 pass a hash.
-            sticky: return the subject's latest decision instead of making a new one, unless it is
-                older than this, it was voided, or its action is paused or not offered.
+            sticky: return the subject's latest decision instead of making a new one, unless that
+                decision is older than this or was voided, or its action is paused or not offered.
 
         Raises:
             BanditOff: the bandit's mode is ``off``.
@@ -355,8 +356,8 @@ class Bandit:
             rows: a list of row tables, for a bandit without features.
             ids: your decision id for each request, as a list or the name of a DataFrame column.
                 Calling again with the same id returns the same decision.
-            subjects: whom each decision is for, or None, as a list or the name of a DataFrame
-                column.
+            subjects: the subject of each decision (None if it has no subject), as a list or the
+                name of a DataFrame column.
             activated: False if the windows start only when you call :meth:`activate`.
 
         >>> from belated import ConversionsOnly, PerArm
@@ -534,9 +535,9 @@ class Bandit:
         Args:
             id: a decision or its id; omit it if you pass a subject.
             value: the reward.
-            at: when the outcome happened, as a timezone-aware datetime or ISO 8601 text; None: now.
-                This time determines which part is the latest (``reduce="latest"``). Windows and
-                delays use the time at which the journal recorded the reward.
+            at: when the outcome happened, as a timezone-aware datetime or ISO 8601 text; now by
+                default. This time determines which part is the latest (``reduce="latest"``).
+                Windows and delays use the time at which the journal recorded the reward.
             part: the name of the part, if the reward has several parts.
             revision: the revision of this part.
             subject: the subject whose reward this is, instead of a decision id.
@@ -545,8 +546,8 @@ class Bandit:
 
         Raises:
             RewardConflict: a different value is already recorded for this part and revision. If
-                only another process has read that value, the receipt's status is ``conflict``
-                instead.
+                this process had not read that value yet, no error is raised, and the receipt's
+                status is ``conflict``.
         """
         with self._lock, self._follower:
             if self._read_only:
@@ -731,7 +732,7 @@ class Bandit:
         called again.
 
         Args:
-            when: a timezone-aware datetime, or ISO 8601 text; None: go back to the newest model.
+            when: a timezone-aware datetime, or ISO 8601 text. None returns to the newest model.
             reason: the reason to record in the journal.
 
         >>> from belated import ConversionsOnly
@@ -767,8 +768,9 @@ class Bandit:
         Args:
             action: the name of the action.
             reason: the reason to record in the journal.
-            start: when the pause starts, as a timezone-aware datetime or ISO 8601 text; None: now.
-            until: when the pause ends; None: when the action is resumed.
+            start: when the pause starts, as a timezone-aware datetime or ISO 8601 text; now by
+                default.
+            until: when the pause ends; by default, when the action is resumed.
 
         >>> from belated import ConversionsOnly
         >>> bandit = Bandit(["blue", "red"], rewards=ConversionsOnly("7d"))
@@ -794,7 +796,7 @@ class Bandit:
         Args:
             action: the name of the action.
             reason: the reason to record in the journal.
-            start: when the action is retired; None: now.
+            start: when the action is retired; now by default.
         """
         self._change_action(change="retire", action=action, reason=reason, start=start)
 
@@ -965,7 +967,7 @@ class Bandit:
     # --- the journal ----------------------------------------------------------------------------
 
     def settle(self) -> int:
-        """Settle the decisions whose window has ended; return the number of settled decisions."""
+        """Settle the decisions whose window has ended, and return their number."""
         with self._lock, self._follower:
             return self._settle()
 
@@ -1047,8 +1049,8 @@ class Bandit:
             policy: ``"uniform"``, ``"first"``, the name of an action, a policy, a function, or a
                 matrix. A function takes the context (or the rows, if the bandit has no features)
                 and the names of the offered actions, and returns the probability of each action,
-                or the name of one. A matrix or DataFrame has a row for each decision in
-                :meth:`frame` and a column for each action.
+                or the name of a single action. A matrix or DataFrame has a row for each decision
+                in :meth:`frame` and a column for each action.
             since: ignore decisions made before this time; required for a policy that learns.
             limit: count only rewards that arrive within this time.
             level: the confidence level of the intervals.
@@ -1085,7 +1087,8 @@ class Bandit:
         """Forecast how many rewards are still to come.
 
         Args:
-            ahead: the horizon or horizons, such as ``"3d"`` or ``["1d", "7d"]``; None: no limit.
+            ahead: the horizon or horizons, such as ``"3d"`` or ``["1d", "7d"]``. None means no
+                limit.
             level: the confidence level of the intervals.
 
         Raises:
@@ -1128,7 +1131,7 @@ class Bandit:
 
 
 class Pending:
-    """The pending decisions of a bandit; iterate over it for their keys and recording times.
+    """The pending decisions of a bandit. Iterating yields their keys and recording times.
 
     >>> from threading import RLock
     >>> Pending(Follower.__new__(Follower), 0, RLock()).count
@@ -1198,11 +1201,11 @@ def as_html(bandit: Bandit) -> str:
 
 
 def as_features(features: Any) -> Features | None:
-    """Return the features, created from a list of actions if necessary; None for callers' rows."""
+    """Return features, created from a list of actions if necessary; None if callers pass rows."""
     kind = features if isinstance(features, type) else type(features)
     if issubclass(kind, Policy):
-        message = f"the first argument is a policy, {kind.__name__}: pass it as policy=, after the"
-        raise InvalidInput(f"{message} actions or features, Bandit(['blue', 'red'], ...)", features)
+        message = f"the first argument is a policy ({kind.__name__}): pass the actions or features"
+        raise InvalidInput(f"{message} first, as in Bandit(['blue', 'red'], policy=...)", features)
     if features is None:
         return None
     if kind is features or hasattr(features, "rows"):
@@ -1214,12 +1217,11 @@ def as_features(features: Any) -> Features | None:
 
 
 def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -> Policy:
-    """Return a policy that is bound to the features, or that accepts the callers' rows."""
+    """Return the policy, or the default policy, bound to the features if there are any."""
     if policy is None and features is None:
-        message = (
-            "`features` is missing: pass the names of the actions, Bandit(['blue', 'red'], ...);"
-        )
-        raise InvalidInput(f"{message} or, if you pass rows, policy=DelayedUCB(dim=3)", features)
+        message = "`features` is missing: pass the names of the actions, as in Bandit(['blue',"
+        remedy = "'red'], ...), or, to pass rows yourself, policy=DelayedUCB(dim=3)"
+        raise InvalidInput(f"{message} {remedy}", features)
     if policy is None:
         return default_policy(family, floor).bound_to(features)
     check_made(policy, "policy", needs="choose", example="DelayedUCB()")
@@ -1233,7 +1235,7 @@ def as_policy(policy: Any, family: Any, floor: Any, features: Features | None) -
 
 
 def check_rewards(rewards: Any, policy: Policy) -> Rewards:
-    """Return `rewards` if it is valid and the policy can learn from it."""
+    """Return `rewards`; raise unless it is valid and the policy can learn from it."""
     check_semantics(rewards)
     check_default(rewards, policy.family.support)
     check_learnable(policy, rewards)
@@ -1255,7 +1257,7 @@ def opened(journal: Any) -> Journal:
 
 
 def check_clock(clock: Any) -> Callable[[], int]:
-    """Return a clock that raises InvalidInput if `clock` does not return whole microseconds."""
+    """Wrap `clock` so that it raises InvalidInput if it does not return whole microseconds."""
 
     def read() -> int:
         now = clock() if callable(clock) else None
@@ -1274,16 +1276,16 @@ def check_seed(seed: Any) -> None:
     if seed is None or isinstance(seed, np.random.Generator):
         return
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        raise must_be("seed", "a whole number of at least 0, or a numpy Generator", seed)
+        raise must_be("seed", "a non-negative integer, or a numpy Generator", seed)
 
 
 def generator_of(
     seed: int | np.random.Generator | None, positions: list[int]
 ) -> np.random.Generator:
-    """Return the random generator.
+    """Return `seed` if it is a generator, otherwise a new generator.
 
-    The seed is combined with the journal's positions, so that neither a restart nor a second
-    process repeats the same draws.
+    A seed is combined with the journal's positions, so that neither a restart nor a second process
+    repeats the same draws.
     """
     if isinstance(seed, np.random.Generator):
         return seed

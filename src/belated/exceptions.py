@@ -6,7 +6,7 @@
     ├── InvalidInput      (ValueError)    a value was refused; carries the ``value``
     │   ├── InvalidConfig                 a configuration file was refused; carries ``mistakes``
     │   └── CommitTooLarge                a commit is too large for the log; carries ``limit``
-    ├── UnknownEvent      (ValueError)    by a newer version; carries ``version`` and ``kind``
+    ├── UnknownEvent      (ValueError)    from a newer release; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    the bytes are not an event
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
     ├── RewardConflict    (ValueError)    a different value is recorded for this part and revision
@@ -47,8 +47,8 @@
     │   │   └── MissingRewardWarning      only one kind of outcome is reported, or none
     │   ├── DuplicateWarning              many rewards are reported repeatedly
     │   ├── InterceptWarning              the mean reward is not zero, but rows have no intercept
-    │   ├── ScaleWarning                  rows are much too long or too short
-    │   └── WindowWarning                 the window is much longer than rewards take
+    │   ├── ScaleWarning                  row norms are much too large or too small
+    │   └── WindowWarning                 the window is much longer than the delays
     ├── ClockWarning                      the clock jumped ahead; timestamps ignore the jump
     ├── ConvergenceWarning                an estimate is finite, but did not converge
     ├── FallbackWarning                   the policy failed, and the baseline decided
@@ -117,7 +117,7 @@ class CommitTooLarge(InvalidInput):
 
     def __init__(self, size: int, limit: int) -> None:
         message = f"the commit of one partition has {size} bytes, but at most {limit} are allowed"
-        remedy = "append fewer events in a call, or raise max.message.bytes of the topic"
+        remedy = "append fewer events per call, or increase the topic's max.message.bytes"
         super().__init__(f"{message}: {remedy}", size)
         self.size = size
         self.limit = limit
@@ -141,8 +141,8 @@ class UnknownEvent(BelatedError, ValueError):
     ) -> None:
         what = f"codec version {version}" if kind is None else f"kind {kind!r}"
         where = "" if place is None else f" in partition {place[0]} at position {place[1]}"
-        message = f"unknown event{where} ({what}): it was written by a newer release; upgrade"
-        super().__init__(message)
+        message = f"unknown event{where} ({what}), written by a newer release"
+        super().__init__(f"{message}: upgrade belated to read it")
         self.version = version
         self.kind = kind
         self.place = place
@@ -183,7 +183,7 @@ class RewardConflict(BelatedError, ValueError):
         of_part = f", part {part!r}," if part else ""
         super().__init__(
             f"reward {value} for {id!r}{of_part} differs from the stored value at revision"
-            f" {revision}; to correct it, send a higher revision"
+            f" {revision}: to correct it, send a higher revision"
         )
         self.id = id
         self.value = value
@@ -217,7 +217,7 @@ class ActionsPaused(BelatedError, RuntimeError):
         self.actions = tuple(actions)
         names = ", ".join(map(repr, self.actions))
         super().__init__(
-            f"all offered actions are paused or retired: {names}; offer another action, "
+            f"all offered actions are paused or retired ({names}): offer another action, "
             "or resume one of these"
         )
 
@@ -397,17 +397,17 @@ class HistoryChanged(JournalError, RuntimeError):
 class HistoryTrimmed(HistoryChanged):
     """The requested records have been trimmed; start from the partition's base."""
 
-    _what = "and all before it have been trimmed; the base has their outcomes."
+    _what = "and all earlier records have been trimmed; the base contains their outcomes."
 
 
 class HistoryUndone(HistoryChanged):
     """A record retracts records that were folded; fold the journal again without them."""
 
-    _what = "retracts earlier ones."
+    _what = "retracts earlier records."
 
 
 class OwnerFenced(JournalError, RuntimeError):
-    """Another process now owns the partition or bandit; only its snapshots and models count.
+    """Another process now owns the partition or bandit; this process may not save or publish.
 
     Attributes:
         partition: the partition; None for the whole bandit.
@@ -417,7 +417,7 @@ class OwnerFenced(JournalError, RuntimeError):
 
     def __init__(self, partition: int | None) -> None:
         what = "the bandit" if partition is None else f"partition {partition}"
-        super().__init__(f"{what} has a new owner; stop, or acquire it again and reload")
+        super().__init__(f"{what} has a new owner: stop, or acquire it again and reload")
         self.partition = partition
 
 
@@ -475,7 +475,7 @@ class DuplicateWarning(AdviceWarning):
 
 
 class FitWarning(BelatedWarning):
-    """A background fit failed; the bandit learns by single steps and retries later."""
+    """A background fit failed; each reward updates the model by one step until a retry succeeds."""
 
 
 class FallbackWarning(BelatedWarning):
@@ -483,11 +483,11 @@ class FallbackWarning(BelatedWarning):
 
 
 class HistoryWarning(BelatedWarning):
-    """The journal lost or changed learned records, so the state was rebuilt from the journal."""
+    """Learned records are missing or changed, so the state was rebuilt from the journal."""
 
 
 class ScaleWarning(AdviceWarning):
-    """Rows are so long or so short that the prior does not fit them."""
+    """Row norms are so large or so small that the prior does not suit them."""
 
 
 class SnapshotWarning(BelatedWarning):

@@ -91,7 +91,7 @@ def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
 
 
 def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
-    """Return functions or classes by name."""
+    """Return a mapping from names to these functions or classes."""
     return {make.__name__: make for make in made}
 
 
@@ -356,7 +356,7 @@ WHOLE_POLICIES = Kind[Policy](
 )
 FAMILIES = Kind[Family](noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
 REWARDS = Kind[Rewards](
-    noun="value of rewards",
+    noun="`rewards` setting",
     example="ConversionsOnly('7d')",
     names=by_name(ConversionsOnly, DefaultAfter, Explicit),
     parts={"timedelta": timedelta},
@@ -392,7 +392,7 @@ def family_in(text: str) -> Family:
 
 
 def as_semantics(text: str) -> Rewards:
-    """Return the rewards semantics that an expression describes.
+    """Return the `rewards` setting that an expression describes.
 
     >>> as_semantics("ConversionsOnly('12h')").window
     datetime.timedelta(seconds=43200)

@@ -44,10 +44,11 @@ from belated.simulation import simulate
 from belated.simulation.environments import GLM, Environment, draw_theta
 
 HOUR, DAY = 3_600.0, 86_400.0
-#: Windows to compare with the planned one, as multiples of it.
+#: Windows to compare with the planned window, as multiples of it.
 WINDOWS = (0.25, 0.5, 2.0)
-#: Intervals between model refreshes to simulate, in seconds; the minimum interval in rounds.
+#: Intervals between model refreshes to simulate, in seconds.
 REFRESHES = (HOUR, DAY, 7 * DAY)
+#: Minimum interval between model refreshes, in rounds.
 SHORTEST = 2
 #: Minimum number of decisions in a period.
 FEW = 100
@@ -101,9 +102,9 @@ class Learning:
         if self.rewards not in MEANINGS:
             raise must_be("rewards", f"one of {', '.join(MEANINGS)}", self.rewards)
         if self.decisions < FEW:
-            message = f"{self.decisions:.0f} decisions in the whole period: at least {FEW} are"
+            message = f"only {self.decisions:.0f} decisions in the whole period, but at least {FEW}"
             raise InvalidInput(
-                f"{message} needed; pass a longer period or a higher rate", self.rate
+                f"{message} are needed: pass a longer period or a higher rate", self.rate
             )
 
     @property
@@ -166,8 +167,8 @@ class LearningPlan(Shortened, Result):
         rounds: Number of rounds per problem.
         cases: Simulated settings; the second is the plan itself.
         holdouts: Time to detect the lift with each share of held-out decisions.
-        take: Smallest share with which the lift is detected within the period; None if no share is
-            large enough.
+        take: Entry of ``holdouts`` with the smallest share that detects the lift within the period;
+            None if there is none.
     """
 
     asked: Learning
@@ -238,7 +239,7 @@ def plan_learning(
     ['every outcome known at once', 'as planned', 'window 1.8 d']
     """
     if seeds < 2:
-        raise must_be("seeds", "at least 2, which an interval needs", seeds)
+        raise must_be("seeds", "at least 2, so that intervals can be computed", seeds)
     make = policy or (lambda world: DelayedUCB(world.dim, Bernoulli()))
     rounds = min(rounds, math.ceil(asked.decisions))
     settings = _settings(asked, rounds / asked.period)
@@ -326,8 +327,8 @@ class HoldoutTimes:
 
     Attributes:
         share: Share of held-out decisions.
-        seconds: Time to detect the lift if you look once, at that time.
-        seconds_sequential: Time to detect the lift if you look every day.
+        seconds: Seconds until the lift is detected if you look only once, at that time.
+        seconds_sequential: Seconds until the lift is detected if you look every day.
         rewards: Rewards that the holdout costs in ``seconds``.
     """
 
@@ -393,7 +394,7 @@ class Comparison:
 
 
 def _first(holds: Callable[[float], bool], low: float) -> float:
-    """Return the time from which a condition holds; infinity if it never does."""
+    """Return the earliest time from which a condition holds; infinity if it never does."""
     steps = range(math.ceil(math.log(_LONGEST / low) / math.log1p(_STEP)) + 1)
     step = bisect_left(steps, True, key=lambda step: holds(low * (1.0 + _STEP) ** step))
     return low * (1.0 + _STEP) ** step if step < len(steps) else math.inf
@@ -411,8 +412,8 @@ _WIDEST = 60.0
 def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
     """Return an environment with a known possible gain and new features in every round.
 
-    A row is (1, N(0, I)). The intercept and length of θ are chosen so that a share ``base`` of
-    random choices converts, and (1 + ``lift``) times that share of the best choices.
+    A row is (1, N(0, I)). The intercept and the norm of θ are chosen so that a share ``base`` of
+    random choices converts, and the best choices convert (1 + ``lift``) times as often.
 
     Args:
         base: Share of decisions that convert if actions are chosen at random.
@@ -427,15 +428,15 @@ def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
     (np.float64(0.1), np.float64(0.5))
     """
     if actions < 2 or dim < 2:
-        message = f"{actions} actions and {dim} features: at least 2 of each are"
-        raise InvalidInput(f"{message} needed, otherwise there is nothing to learn", actions)
+        message = f"{actions} actions and {dim} features leave nothing to learn"
+        raise InvalidInput(f"{message}: pass at least 2 of each", actions)
     intercept, length = spread_of(base, lift, actions)
     theta = draw_theta(dim - 1, length, np.random.default_rng([seed, 40]))
     return GLM(np.append(intercept, theta), actions, shape="intercept")
 
 
 def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
-    """Return the intercept and length of θ for which the best choices gain ``lift``.
+    """Return the intercept and the norm of θ for which the best choices gain ``lift``.
 
     Raises:
         InvalidInput: No θ reaches this lift.
@@ -451,8 +452,9 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
         return float(greatest @ expit(intercept + length * _GRID)) / base - 1.0
 
     if gained(_WIDEST) < lift:
-        message = f"a lift of {lift:.0%} on {base:.0%}: the best of {actions} actions cannot bring"
-        raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; pass a smaller lift", lift)
+        message = f"a lift of {lift:.0%} on {base:.0%} is impossible, because the best of {actions}"
+        most = f"actions cannot gain more than {gained(_WIDEST):.0%}"
+        raise InvalidInput(f"{message} {most}: pass a smaller lift", lift)
     length = float(brentq(lambda length: gained(length) - lift, 0.0, _WIDEST))
     return _intercept(base, length), length
 
@@ -468,7 +470,7 @@ def _intercept(base: float, length: float) -> float:
 
 
 def _greatest(actions: int) -> Vector:
-    """Return the density of the maximum of normal variables, times the step of the grid."""
+    """Return the density of the maximum of ``actions`` normal variables, times the grid step."""
     density: Vector = actions * ndtr(_GRID) ** (actions - 1) * _NORMAL
     return density
 
@@ -512,7 +514,7 @@ class SeenDelay:
 
 @dataclass(frozen=True, eq=False)
 class RoundsDelay:
-    """Delays in rounds.
+    """Converts delays from seconds to rounds.
 
     Args:
         delay: Delays in seconds.
@@ -564,8 +566,8 @@ def seen_in(log: DecisionLog) -> dict[str, Any]:
         NotEvaluable: The journal has too few decisions or rewards.
     """
     if not isinstance(log.family, Bernoulli):
-        message = f"the journal has rewards of {log.family}: a plan is for rewards of 0 or 1"
-        raise InvalidInput(f"{message}; pass --rate, --delay and --reward-share instead", None)
+        message = f"the rewards in the journal are {log.family}, but a plan requires rewards of 0"
+        raise InvalidInput(f"{message} or 1: pass --rate, --delay and --reward-share instead", None)
     table = log.table().live()
     span = float(np.ptp(table.made)) / 1e6 if len(table) else 0.0
     if span <= 0.0:

@@ -74,7 +74,7 @@ def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path
             new.migrate(dsn, old.tables)
             use_what_is_new(new, dsn, fleet)
             said = fleet.learner.heard("a learner failed and is restarted")
-            assert "(kind 40): written by a newer release" in said["error"]
+            assert "(kind 40), written by a newer release" in said["error"]
             stopped = fleet.deciders[0].state()["version"]
             time.sleep(5)
             assert fleet.deciders[0].state()["version"] == stopped

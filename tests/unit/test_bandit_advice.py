@@ -102,7 +102,7 @@ def test_what_is_refused_as_a_duplicate_counts() -> None:
             bandit.observe(decision.id, float(n % 2))
             bandit.observe(decision.id, float(n % 2))
 
-    with pytest.warns(DuplicateWarning, match=r"of 1.. rewards were reported before"):
+    with pytest.warns(DuplicateWarning, match=r"of 1.. rewards had already been reported"):
         report_twice()
 
 

@@ -206,7 +206,7 @@ def test_rewards_are_within_their_bounds() -> None:
 def test_revisions_are_whole_numbers(bandit: Bandit, revision: Any) -> None:
     """Anything else could not be read back from a file."""
     call = lambda: bandit.observe("a", 1.0, revision=revision)  # noqa: E731
-    assert_refused(bandit, call, "`revision` must be a whole number of at least 0")
+    assert_refused(bandit, call, "`revision` must be a non-negative integer")
 
 
 @pytest.mark.parametrize("part", [None, 0, b"", b"click", "x" * 129, [], "a\0"])

@@ -57,7 +57,7 @@ def test_there_is_as_much_to_gain_as_was_said(base: float, gain: float, actions:
 
 def test_what_no_actions_can_bring_is_refused() -> None:
     """With what they can."""
-    with pytest.raises(InvalidInput, match=r"the best of 2 actions cannot bring more than \d\d%"):
+    with pytest.raises(InvalidInput, match=r"the best of 2 actions cannot gain more than \d\d%"):
         offers(0.5, 0.9, 2, 3, seed=0)
     with pytest.raises(InvalidInput, match="at least 2 of each"):
         offers(0.5, 0.9, 1, 3, seed=0)

@@ -152,8 +152,8 @@ SAID: dict[str, tuple[Overview, str, str]] = {
         Overview(bias=(0.5, 0.1)), "predictions are 1.5 times the observed rewards", "after 7 days",
     ),
     "exploration": (Overview(favorite=("red", 0.995)), "of recent decisions chose red", "floor"),
-    "mode": (Overview(mode="off"), "the mode is off", "does not learn normally"),
-    "fit": (Overview(converged=False), "has not converged", "out of scale"),
+    "mode": (Overview(mode="off"), "the mode is off", "new rewards do not affect decisions"),
+    "fit": (Overview(converged=False), "did not converge", "badly scaled"),
     **{
         kind: (Overview(reward_messages=100, problems={kind: 25}), "25% of reward messages", "")
         for kind in CARE

@@ -170,7 +170,7 @@ def test_what_names_no_part(part: Any) -> None:
 def test_what_is_no_revision(revision: Any) -> None:
     """A whole number from 0 on is, as far as 63 bits hold it."""
     check_part("", (1 << 63) - 1)
-    with pytest.raises(InvalidInput, match="`revision` must be a whole number of at least 0"):
+    with pytest.raises(InvalidInput, match="`revision` must be a non-negative integer"):
         check_part("", revision)
 
 

@@ -67,14 +67,13 @@ def check(panel: str, category: type[AdviceWarning] | None = None) -> Callable[[
 
 # --- which rewards are reported ------------------------------------------------------------------
 
-#: Report a finding that most decisions have no reward only if at least this many are old enough to
-#: have one: if all rewards are equal, and if they differ.
+#: Minimum number of decisions old enough to have a reward, for a finding that most of them have
+#: none: ``OLD`` if all rewards are equal, otherwise ``OLD_MIXED``.
 OLD, OLD_MIXED = 50, 250
-#: Report a finding after this many decisions without a reward: if every outcome is reported, and if
-#: only some are.
+#: Number of decisions after which it is a finding that none has a reward: ``SILENT_DEFAULTS`` if
+#: missing rewards have a default value, otherwise ``SILENT``.
 SILENT, SILENT_DEFAULTS = 1_000, 5_000
-#: Number of expected rewards after which it is a finding that none has arrived; the probability of
-#: this is e⁻²⁰.
+#: Report silence if none of this many expected rewards has arrived, which has the probability e⁻²⁰.
 EXPECTED = 20.0
 
 
@@ -202,7 +201,7 @@ def outage(seen: Evidence) -> Words | None:
 #: Minimum number of rewards for checking the window, minimum share of rewards within a tenth of the
 #: window, and minimum share of decisions that are pending.
 JUDGED, QUICK, WAITING = 50, 0.9, 0.1
-#: Number of rewards within this fraction of the window that shows that almost no time passes.
+#: If ``SOME`` rewards arrive within a share ``INSTANT`` of the window, almost no time passes.
 SOME, INSTANT = 3, 1e-5
 #: Ratio of window to delays above which the window for conversions is too long, and the time that
 #: must elapse before the check, as a multiple of the delays.
@@ -327,7 +326,7 @@ def _too_high(seen: Evidence, window: int) -> float:
 
 # --- rows and the model --------------------------------------------------------------------------
 
-#: Reasonable range of the length of rows, and of the prior standard deviation of xᵀθ.
+#: Reasonable range of the norm of rows, and of the prior standard deviation of xᵀθ.
 SENSIBLE = (1e-2, 1e2)
 #: Minimum number of rows for a check; number of rows, in addition to some per column, that suffices
 #: to detect a missing intercept.
@@ -343,7 +342,7 @@ ALONE = 0.99
 
 @check("coefficients", ScaleWarning)
 def scale(seen: Evidence) -> Words | None:
-    """Rows are so long or so short that the prior does not suit them.
+    """Row norms are so large or so small that the prior does not suit them.
 
     Columns with a single nonzero value, such as an intercept, are ignored.
     """
@@ -363,9 +362,9 @@ def scale(seen: Evidence) -> Words | None:
         return None
     effect = "has no effect" if deviation > 1.0 else "outweighs the rewards"
     return (
-        f"rows have a typical length of {length:.2g}, and their largest feature is {top.max():.3g}",
+        f"rows have a typical norm of {length:.2g}, and their largest feature is {top.max():.3g}",
         f"a prior precision of {seen.ridge:.2g} {effect}. Scale the features so that rows have a"
-        " length of about 1 (see belated.features.scaling_advice), or use"
+        " norm of about 1 (see belated.features.scaling_advice), or use"
         f" ridge={1 / length**2:.1g}",
     )
 
@@ -463,7 +462,7 @@ def mode(seen: Evidence) -> Words | None:
     """The bandit is not in ``learn`` mode."""
     if seen.overview.mode == "learn":
         return None
-    return f"the mode is {seen.overview.mode}", "the bandit does not learn normally"
+    return f"the mode is {seen.overview.mode}", "new rewards do not affect decisions"
 
 
 @check("health")
@@ -471,7 +470,7 @@ def fit(seen: Evidence) -> Words | None:
     """The last fit did not converge."""
     if seen.overview.converged:
         return None
-    return "the last fit has not converged", "check whether features are out of scale"
+    return "the last fit did not converge", "check whether features are badly scaled"
 
 
 # --- reward messages -----------------------------------------------------------------------------
@@ -495,7 +494,7 @@ def duplicates(seen: Evidence) -> Words | None:
     if total < MANY or 3 * seen.duplicates <= total:
         return None
     return (
-        f"{seen.duplicates} of {total} rewards were reported before",
+        f"{seen.duplicates} of {total} rewards had already been reported",
         "they count once, but each costs as much as a new one. Stop retrying once a report has been"
         " acknowledged",
     )

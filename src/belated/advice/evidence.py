@@ -24,9 +24,9 @@ NONE = -1
 
 
 def quantile(values: NDArray[Any], share: float) -> float:
-    """Return a quantile: a share of the values does not exceed it.
+    """Return the quantile of the values at ``share``, without interpolation.
 
-    np.quantile is avoided because it imports a module on its first call, which would delay the
+    ``np.quantile`` is avoided because it imports a module on its first call, which would delay the
     caller.
 
     >>> quantile(np.array([3, 1, 2]), 0.9)
@@ -44,8 +44,8 @@ class Overview:
         quiet: time since the last reward, the number of rewards expected since then, and whether
             that number is too large to be due to chance; None if there are too few rewards for a
             forecast.
-        slowing: if fewer rewards arrive than chance explains, when this began, the
-            number that arrived and the number expected; otherwise None.
+        slowing: if fewer rewards arrive than chance explains, the time at which this began, the
+            number of rewards since then, and the number expected; otherwise None.
         outages: start and length of each gap between rewards that is too long to be due to chance.
         bias: relative bias of predictions and its standard error; None if there are too few
             rewards.
@@ -184,7 +184,7 @@ class Evidence:
         return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
 
-#: The probability that a bandit ever issues this warning if delays do not depend on rewards.
+#: Probability that a bandit ever warns of dependence although delays do not depend on rewards.
 LEVEL = 0.001
 #: Number of rewards before the first test, and the growth between tests.
 FIRST, GROWTH = 200, 1.5
@@ -222,7 +222,7 @@ def look_number(rewards: int) -> int:
 
 
 def limit_of(look: int) -> float:
-    """Return the critical value of the k-th test, in standard errors.
+    """Return the critical value of test number ``look``, in standard errors.
 
     >>> [round(limit_of(look), 2) for look in (1, 10, 100)]
     [3.9, 4.82, 5.67]

@@ -63,7 +63,7 @@ KINDS = {
     "future": IssueKind(
         "In the future", "are dated in the future",
         "they are refused. Send the time of the event with its time zone, and synchronize clocks"
-        " with NTP; or raise clock_skew",
+        " with NTP, or increase clock_skew",
     ),
     "clipped": IssueKind(
         "Clipped", "are outside the range of their field",

@@ -153,7 +153,7 @@ class _Calls:
     ) -> Decided:
         """Decide without the service, and queue the decision to be reported later."""
         level = 5 if self._blocks else 3  # the caller of `decide`
-        warnings.warn(f"{error}: took the fallback {action!r}", FallbackWarning, stacklevel=level)
+        warnings.warn(f"{error}: used the fallback {action!r}", FallbackWarning, stacklevel=level)
         at, again = event_time(None), sent_again(request)
         self._unreported.append(
             msgspec.structs.replace(again, sticky=None, fallback=Fallback(action, at))
@@ -234,7 +234,8 @@ class AsyncClient(_Calls):
                 send a hash.
             sticky: return the subject's latest decision unchanged if the decision is younger than
                 this duration and not voided, and its action is offered and not paused.
-            fallback: the action to take if the service is unavailable; by default, the client's.
+            fallback: the action to take if the service is unavailable; by default, the client's
+                ``fallback``.
 
         Raises:
             InvalidInput: this method or the service rejected the arguments.
@@ -384,7 +385,7 @@ class AsyncClient(_Calls):
         """Erase a decision, as if it had never been made.
 
         Returns:
-            The number of decisions erased: 0 if the service has no record of it.
+            The number of decisions erased, which is 0 if the service has no record of the decision.
         """
         return (await self._call("DELETE", _place(id), None, Erasure)).decisions
 
@@ -475,8 +476,8 @@ class AsyncClient(_Calls):
         await self.close()
 
 
-#: Built at import, because msgspec resolves a type's annotations on first use, and two threads that
-#: do so at the same time can crash.
+#: Decoders by response type. They are built at import, because msgspec resolves a type's annotations
+#: on first use, and two threads that do so at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
     for kind in (

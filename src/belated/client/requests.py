@@ -173,7 +173,7 @@ def subject_rewards(rewards: Iterable[tuple[Any, ...]]) -> list[SubjectRewardBod
 
 
 def event_time(at: Moment | None) -> datetime:
-    """Return an event's time, by default now. It is set before sending, so retries repeat it."""
+    """Return the time of an event, now by default. Retries send the same time."""
     return as_datetime(system_clock() if at is None else as_microseconds(at))
 
 

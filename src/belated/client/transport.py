@@ -28,7 +28,7 @@ except ModuleNotFoundError:
 
 #: Retry on these statuses, which indicate an overloaded or unavailable service or proxy.
 AGAIN = frozenset({429, 502, 503, 504})
-#: Maximum wait before the first retry, doubled for each later one, and its upper limit, in seconds.
+#: Maximum wait before the first retry, doubled for each later retry, and its upper limit; seconds.
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 
 _read_problem = msgspec.json.Decoder(Problem).decode
@@ -41,9 +41,9 @@ class Transport:
     """Sends requests, and retries them while the service is unavailable.
 
     The wait before retry ``n`` is random, up to ``FIRST_WAIT`` · 2ⁿ⁻¹ seconds and at most
-    ``MOST_WAIT`` seconds, so that clients do not all retry at the same time. It is at least as long
-    as a ``Retry-After`` header in the response demands. If ``Retry-After`` exceeds ``MOST_WAIT``
-    seconds, the request fails immediately.
+    ``MOST_WAIT`` seconds, so that clients do not all retry at the same time. The wait is at least
+    as long as the response's ``Retry-After`` header demands. If ``Retry-After`` exceeds
+    ``MOST_WAIT`` seconds, the request fails immediately.
 
     Args:
         url: the address of the service, for error messages.
@@ -61,7 +61,7 @@ class Transport:
         retries: int,
     ) -> None:
         if type(retries) is not int or retries < 0:
-            raise must_be("retries", "a whole number of at least 0", retries)
+            raise must_be("retries", "a non-negative integer", retries)
         self._url = url
         self._http = http
         self._sleep = sleep

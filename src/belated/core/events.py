@@ -5,7 +5,7 @@ and rewards float64, times whole microseconds. Two events are equal if and only 
 
 An encoded event is one byte for the codec version, followed by a MessagePack array that starts
 with the number of its kind. Decoding an unknown version or kind raises :class:`UnknownEvent`;
-journals carry such events unread as :class:`Opaque`. Bytes that are not an event raise
+journals return such events unchanged as :class:`Opaque`. Bytes that are not an event raise
 :class:`CorruptEvent`.
 """
 
@@ -199,7 +199,7 @@ class ModeChanged(TimedEvent, tag=6, frozen=True):
         at_us: when this happened, in microseconds since 1970.
         mode: learn, freeze, baseline or off.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who made the change.
     """
 
     at_us: int
@@ -209,7 +209,7 @@ class ModeChanged(TimedEvent, tag=6, frozen=True):
 
 
 class Configured(TimedEvent, tag=7, frozen=True):
-    """The configuration of the bandit from now on, as text; nothing is learned from it.
+    """The bandit's configuration from this event on, as text; nothing is learned from it.
 
     Attributes:
         at_us: when this happened, in microseconds since 1970.
@@ -224,10 +224,11 @@ class Erased(TimedEvent, tag=8, frozen=True):
     """A decision's data must be erased; the decision counts as if it had never been made.
 
     Attributes:
-        key: :func:`belated.core.ids.erased_key_of` the id, which does not reveal the id.
+        key: the erased key of the decision id, which does not reveal the id; see
+            :func:`belated.core.ids.erased_key_of`.
         at_us: when this happened, in microseconds since 1970.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who requested it.
     """
 
     key: bytes
@@ -247,7 +248,7 @@ class Retracted(TimedEvent, tag=9, frozen=True):
         reporter: the name of the API key, as in the rewards.
         restored: True if the rewards count again.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who requested it.
     """
 
     partition: int
@@ -269,7 +270,7 @@ class Trimmed(TimedEvent, tag=10, frozen=True):
         through: the position of the last record that was dropped.
         recorded: when the journal recorded that record, in microseconds since 1970.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who requested it.
     """
 
     partition: int
@@ -290,7 +291,7 @@ class KeyChanged(TimedEvent, tag=11, frozen=True):
         change: ``created`` or ``revoked``.
         scopes: what the key allows.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who made the change.
     """
 
     at_us: int
@@ -309,7 +310,7 @@ class Overwritten(EventBase, tag=12, frozen=True):
     proves that the replacement is legitimate; without one, the journal was tampered with.
 
     Attributes:
-        key: :func:`belated.core.ids.erased_key_of` the id of the decision.
+        key: the erased key of the decision id; see :func:`belated.core.ids.erased_key_of`.
     """
 
     key: bytes
@@ -328,7 +329,7 @@ class ActionChanged(TimedEvent, tag=13, frozen=True):
         start: when the change takes effect, in microseconds since 1970; 0 means immediately.
         until: when a pause ends; None if it lasts until the action is resumed.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who made the change.
     """
 
     at_us: int
@@ -350,7 +351,7 @@ class ModelChosen(TimedEvent, tag=16, frozen=True):
         version: the version of the model; 0 returns to the newest model.
         model: the model as published (:mod:`belated.fold.published`); empty for the newest.
         reason: the reason given by the operator.
-        actor: who did it.
+        actor: who made the change.
     """
 
     at_us: int
@@ -446,8 +447,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         position: the position within the partition, starting at 1.
         recorded: when the journal recorded it, in microseconds since 1970.
         event: the event that was appended.
-        digest: :func:`digest_of` the event's bytes, as stored by the journal; empty if the journal
-            stores no digests.
+        digest: the digest of the event's bytes (:func:`digest_of`), as stored by the journal; empty
+            if the journal stores no digests.
     """
 
     partition: int

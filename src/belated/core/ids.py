@@ -108,7 +108,7 @@ def slot_of_subject(subject: str) -> int:
 
 
 def check_id(id: Any, what: str = "the id") -> str:
-    """Return the id, or the id of the decision that was passed instead.
+    """Return ``id``, or its ``id`` attribute if it is a decision; raise unless it is valid.
 
     An id is text of 1 to 128 bytes of UTF-8 without NUL.
 

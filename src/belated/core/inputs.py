@@ -31,7 +31,7 @@ MAX_REWARD = 1e9
 
 
 def as_row(x: Any, dim: int) -> Row:
-    """Return a row of ``dim`` numbers as float32.
+    """Return ``x`` as a float32 row; raise unless it has ``dim`` finite numbers.
 
     >>> as_row([0.5, 1], dim=2)
     array([0.5, 1. ], dtype=float32)
@@ -46,7 +46,7 @@ def as_row(x: Any, dim: int) -> Row:
 
 
 def as_rows(rows: Any, dim: int) -> Row:
-    """Return a matrix whose rows have ``dim`` numbers each, as float32 in C order.
+    """Return ``rows`` as a float32 matrix in C order; raise unless rows have ``dim`` numbers.
 
     >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
     (2, 2)
@@ -68,7 +68,7 @@ def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
 
 
 def as_reward(y: Any) -> float:
-    """Return a reward as a float: finite and at most 1e9 in absolute value.
+    """Return ``y`` as a float; raise unless it is finite and at most 1e9 in absolute value.
 
     >>> as_reward(1)
     1.0
@@ -91,7 +91,7 @@ def outside(value: float, least: float, most: float) -> InvalidInput:
     >>> str(outside(19.99, 0.0, 1.0))[:34]
     'the reward 19.99 is outside [0, 1]'
     """
-    remedy = "report one within these bounds, or widen the bounds of the rewards"
+    remedy = "report a reward within these bounds, or widen the bounds"
     if (least, most) == (0.0, 1.0):
         remedy = "report 1 or 0 for yes or no; for amounts, pass family=Gaussian() to the bandit"
     elif (least, most) == (0.0, MAX_REWARD):
@@ -102,7 +102,7 @@ def outside(value: float, least: float, most: float) -> InvalidInput:
 
 
 def as_rewards(y: Any, count: int) -> Vector:
-    """Return rewards as float64; raise unless there are ``count`` of them."""
+    """Return ``y`` as float64; raise unless it contains ``count`` valid rewards."""
     rewards = as_numbers(y, "y").astype(np.float64)
     if rewards.shape != (count,):
         raise InvalidInput(f"`y` must be a list of {count} rewards, got shape {rewards.shape}", y)
@@ -138,7 +138,7 @@ def check_made(
 
 
 def must_be(name: str, needed: str, value: Any) -> InvalidInput:
-    """Return the error for an argument.
+    """Return the error for an invalid argument.
 
     >>> str(must_be("others", "a whole number above 0", 0))
     '`others` must be a whole number above 0, got 0'
@@ -158,7 +158,7 @@ def as_positive(value: Any, name: str) -> float:
 
 
 def as_nonnegative(value: Any, name: str) -> float:
-    """Return a finite number of at least zero."""
+    """Return ``value`` as a float; raise unless it is finite and not negative."""
     number = as_float(value)
     if not 0.0 <= number < math.inf:
         raise must_be(name, "a finite number of at least 0", value)
@@ -166,7 +166,7 @@ def as_nonnegative(value: Any, name: str) -> float:
 
 
 def as_probability(value: Any, name: str) -> float:
-    """Return a probability strictly between 0 and 1.
+    """Return ``value`` as a float; raise unless it is strictly between 0 and 1.
 
     >>> as_probability(5, "delta")
     Traceback (most recent call last):
@@ -179,7 +179,7 @@ def as_probability(value: Any, name: str) -> float:
 
 
 def as_dim(dim: Any, name: str = "dim") -> int:
-    """Return a dimension; raise unless it is a whole number of at least 1."""
+    """Return ``dim`` as an int; raise unless it is a positive integer."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
         raise must_be(name, "a whole number of at least 1", dim)
     return int(dim)
@@ -193,7 +193,7 @@ def as_rounds(value: Any, name: str) -> int:
 
 
 def as_numbers(value: Any, name: str) -> NDArray[Any]:
-    """Return the value as an array; raise unless it is rectangular and holds real numbers."""
+    """Return ``value`` as an array; raise unless it is rectangular and contains real numbers."""
     if type(value) is np.ndarray and value.dtype.char in "df":
         return value
     try:

@@ -97,7 +97,7 @@ class _Semantics:
 
     @property
     def default(self) -> float:
-        """The value assumed for a missing reward, if there is one."""
+        """The value of a missing reward, unless decisions without a reward are censored."""
         return 0.0
 
 
@@ -109,9 +109,9 @@ class Explicit(_Semantics):
         window: how long a decision without a reward counts as pending. A reward that arrives later
             is still learned. None means no limit.
         reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
-        bounds: smallest and largest valid reward; rewards outside are rejected.
-        attribution: how long after a decision subject rewards are credited to it; None for the
-            window.
+        bounds: smallest and largest valid reward; other rewards are rejected.
+        attribution: how long after a decision subject rewards are credited to it; by default, the
+            length of the window.
 
     >>> Explicit("7d").on_timeout
     'censored'
@@ -130,9 +130,9 @@ class DefaultAfter(_Semantics):
         window: how long to wait for a reward.
         value: the default value.
         reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
-        bounds: smallest and largest valid reward; rewards outside are rejected.
-        attribution: how long after a decision subject rewards are credited to it; None for the
-            window.
+        bounds: smallest and largest valid reward; other rewards are rejected.
+        attribution: how long after a decision subject rewards are credited to it; by default, the
+            length of the window.
         learn: "on arrival" learns a reward when it arrives and the default when the window ends.
             Successes are then learned sooner than failures, and predictions are too high until the
             first windows have ended, by a factor of several if the window is much longer than the
@@ -182,9 +182,9 @@ class ConversionsOnly(_Semantics):
     Args:
         window: the bandit predicts conversions within this time after a decision.
         reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
-        bounds: smallest and largest valid reward; rewards outside are rejected.
-        attribution: how long after a decision subject rewards are credited to it; None for the
-            window.
+        bounds: smallest and largest valid reward; other rewards are rejected.
+        attribution: how long after a decision subject rewards are credited to it; by default, the
+            length of the window.
         delivery: "batches" if conversions are reported together, for example by a nightly job; the
             age of a decision is then measured up to the last delivery. "single" if conversions are
             reported one by one. "auto" detects batches once a delivery contains many conversions.
@@ -255,14 +255,14 @@ def check_default(rewards: Rewards, support: Interval) -> None:
 
 
 def retention_us(retention: object, rewards: Rewards) -> int | None:
-    """Return the retention in microseconds; raise if it is shorter than the window."""
+    """Return the retention in microseconds, or None; raise if it is shorter than the window."""
     if retention is None:
         return None
     span = duration_us(as_duration(retention, "retention"))
     if rewards.window_us is not None and span < rewards.window_us:
         window = format_duration(rewards.window_us)
         message = f"retention {format_duration(span)} is shorter than the window {window}"
-        raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
+        raise InvalidInput(f"{message}: use a retention of at least {window}", retention)
     return span
 
 
@@ -346,4 +346,4 @@ def check_part(part: Any, revision: Any) -> None:
         check_id(part, "the part")
     whole = isinstance(revision, int) and not isinstance(revision, bool)
     if not whole or not 0 <= revision < 1 << 63:
-        raise must_be("revision", "a whole number of at least 0", revision)
+        raise must_be("revision", "a non-negative integer", revision)

@@ -1,4 +1,4 @@
-"""Conversion of times and durations between the forms that callers pass and microseconds."""
+"""Convert callers' times and durations to microseconds, and format them for display."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _from_datetime(when: datetime, name: str) -> int:
         raise InvalidInput(message, when)
     if when.utcoffset() is None:
         message = f"`{name}` is {when.isoformat()}, which has no time zone: pass a datetime in UTC,"
-        raise InvalidInput(f"{message} as from datetime.now(UTC) or .replace(tzinfo=UTC)", when)
+        raise InvalidInput(f"{message} such as datetime.now(UTC), or add tzinfo=UTC", when)
     return (when - _EPOCH) // _MICROSECOND
 
 
@@ -149,7 +149,7 @@ machine's clock: send the time of the event with its time zone, and synchronize 
 
 
 def as_duration(value: Any, name: str) -> timedelta:
-    """Return a positive duration as a timedelta.
+    """Return ``value`` as a timedelta; raise unless it is a positive duration.
 
     >>> as_duration("1h30m", "window")
     datetime.timedelta(seconds=5400)
@@ -211,7 +211,7 @@ def lasting(seconds: float, *, words: bool = False) -> str:
 
 
 def largest_unit(seconds: float, least: float = 1.0) -> tuple[float, str]:
-    """Return the length in seconds and the name of the largest unit that fits ``least`` times.
+    """Return the largest unit that a duration contains ``least`` times: its seconds and its name.
 
     >>> largest_unit(5_400), largest_unit(5_400, least=2.0)
     ((3600.0, 'hour'), (60.0, 'minute'))

@@ -26,8 +26,9 @@ class Tuning:
         block: number of rows that are frozen together.
         batch: number of changes that a learner collects before it adds them to its sums; None if
             it depends on the dimension.
-        max_unapplied: maximum number of durable decisions that a decider counts individually.
-        unapplied_block: number of decisions in each block that the decider sums beyond that.
+        max_unapplied: maximum number of decisions that a decider stores individually until a model
+            includes them. Beyond it, the oldest are combined into sums.
+        unapplied_block: number of decisions per sum.
         link: number of positions per link of the chain; records are dropped in whole links.
         new_id: generates a decision id from the time in microseconds since 1970 and a slot, which
             is random if None.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from belated.journals.postgres.store import PostgresStore
     from belated.journals.spool.journal import SpoolJournal
 else:
-    #: Rarely used names are imported on first access.
+    #: Modules of rarely used names, which are imported on first access.
     _LAZY = {
         "KafkaJournal": "kafka.log",
         "KafkaStore": "kafka.store",

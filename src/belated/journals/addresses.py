@@ -4,7 +4,7 @@
 * ``sqlite:///offers.db``: a file, relative to the working directory. Four slashes, as in
   ``sqlite:////var/offers.db``, make an absolute path. Write ``?`` and ``%`` in a path as ``%3F``
   and ``%25``.
-* ``postgresql://user@host:5432/name``: a database, with any parameters of PostgreSQL;
+* ``postgresql://user@host:5432/name``: a database, with any PostgreSQL connection parameters;
   ``postgres://`` works too.
 * ``kafka://host:9092,host:9092?shelf=postgresql://user@host/name``: a log in Kafka, with everything
   else in that database, or in a file if all processes run on one machine
@@ -57,8 +57,8 @@ def open_journal(address: str, *, partitions: int | None = None, wait: float = 1
 
     Args:
         address: As for :func:`open_store`, optionally with ``?bandit=NAME``.
-        partitions: Number of partitions, a power of two that is fixed when the journal is created;
-            None: the existing number, or 1 for a new journal.
+        partitions: Number of partitions, a power of two that is fixed when the journal is created.
+            None means the existing number, or 1 for a new journal.
         wait: Seconds to wait for the store before raising :class:`JournalUnavailable`.
 
     Raises:
@@ -94,7 +94,7 @@ def split_address(address: str) -> tuple[str, str]:
     return f"{place}?{others}" if others else place, bandit
 
 
-# Messages include an address only if its scheme has no password.
+# Error messages include an address only if its scheme does not allow passwords.
 
 
 def _check_scheme(address: Any) -> None:

@@ -192,7 +192,7 @@ class Archive:
     """
 
     def __init__(self, address: str | Path, bandit: str) -> None:
-        arrow()  # fail early if it is not installed
+        arrow()  # fail early if pyarrow is not installed
         self.bandit = bandit
         self._folder = open_folder(address)
         # Quote the name, because it may contain characters that are not allowed in paths.
@@ -210,7 +210,7 @@ class Archive:
         try:
             manifest = msgspec.json.decode(self._folder.read(name), type=Manifest)
         except msgspec.MsgspecError as error:
-            message = f"{name} is not a valid manifest: {error}; restore it from a copy"
+            message = f"{name} is not a valid manifest ({error}): restore it from a copy"
             raise CorruptJournal(message) from None
         if manifest.format != FORMAT:
             raise UnsupportedFormat(f"{name} has format {manifest.format}: upgrade belated")
@@ -225,7 +225,7 @@ class Archive:
         other = {manifest.partitions for manifest in self._manifests} - {partitions}
         if other:
             message = (
-                f"the archive of {self.bandit!r} is of a journal with {other.pop()} partitions"
+                f"the archive of {self.bandit!r} is from a journal with {other.pop()} partitions"
             )
             raise InvalidInput(f"{message}, not {partitions}: choose another folder", partitions)
 
@@ -267,8 +267,8 @@ class Archive:
         for file, names in zip(manifest.files, (columns, None), strict=True):
             data = self._folder.read(file.name)
             if sha256(data).hexdigest() != file.sha256:
-                message = f"{file.name} does not match its manifest: it was changed or truncated"
-                raise CorruptJournal(f"{message}; restore it from a copy")
+                message = f"{file.name} does not match its manifest (changed or truncated)"
+                raise CorruptJournal(f"{message}: restore it from a copy")
             # Do not use threads: if Arrow has not joined them at exit, they abort the process.
             parquet = pq.ParquetFile(pa.BufferReader(data))
             yield parquet.read(None if names is None else list(names), use_threads=False)
@@ -327,7 +327,7 @@ class WholeJournal(DelegatingJournal):
 
     Args:
         journal: Journal with the newer records.
-        archive: Archive of the records that it may have dropped.
+        archive: Archive of the records that the journal may have dropped.
 
     Raises:
         InvalidInput: the journal has dropped records that are not in the archive.

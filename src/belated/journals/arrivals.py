@@ -81,7 +81,7 @@ def stamps_for(
         return [clock()] * len(events)
     if len(recorded) != len(events):
         message = (
-            f"`recorded` has {len(recorded)} times for {len(events)} events: pass one per event"
+            f"`recorded` has {len(recorded)} times for {len(events)} events: pass a time per event"
         )
         raise InvalidInput(message, recorded)
     return recorded
@@ -139,7 +139,7 @@ def arrange(
 def arrange_imported(
     records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
 ) -> list[Record]:
-    """Return another journal's records, placed after the tails here; timestamps are unchanged.
+    """Return records from another journal, placed after this journal's, with their timestamps.
 
     Raises:
         InvalidInput: a timestamp is less than the timestamp of the preceding record.
@@ -287,7 +287,7 @@ def subject_of(event: Event | Opaque) -> Subject | None:
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:
-    """Return the decision that counts for each id, which is the first one committed (rule 1).
+    """Return the decision that counts for each id, which is the one committed first.
 
     Args:
         records: All records of the ids, ordered by position.
@@ -296,7 +296,7 @@ def standing(records: Iterable[Record]) -> dict[str, Decision]:
 
 
 def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
-    """Return the decisions and the first ``limit`` other records of each id; None for all."""
+    """Return all decisions, and the first ``limit`` other records of each id, or all if None."""
     if limit is None:
         return list(records)
     counts: Counter[bytes | None] = Counter()
@@ -312,7 +312,7 @@ def first_of_each(records: Iterable[Record], limit: int | None) -> list[Record]:
 
 
 class FirstDecisions:
-    """Selects the events to append: all except later decisions with an id that has a decision.
+    """Selects the events to append: all except decisions whose id already has a decision.
 
     No other writer may append between reading the records and appending the events.
 

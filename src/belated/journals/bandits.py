@@ -73,8 +73,8 @@ def open_bandit(
     Args:
         cells: Cells of the bandit's store.
         bandit: Name of the bandit.
-        partitions: Number of partitions, a power of two; None: the existing number, or 1 for a new
-            bandit.
+        partitions: Number of partitions, a power of two. None means the existing number, or 1 for
+            a new bandit.
         place: Location of the store, for messages.
         check: Called with the number of a new bandit; raises if the number is too large.
     """

@@ -1,7 +1,7 @@
 """Cells: small named values with versions, stored alongside logs.
 
-Leases, published models, snapshots, keys and all other state of a store use only these three
-methods, and are implemented once for all engines.
+Leases, published models, snapshots, keys and all other state of a store use only the methods
+``get``, ``scan`` and ``transact``, and are implemented once for all engines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 from urllib.parse import quote
 
-#: No known versions.
+#: Empty mapping of cell names to versions.
 NO_VERSIONS: Mapping[str, int] = {}
 
 

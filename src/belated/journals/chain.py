@@ -52,7 +52,7 @@ class _Ended:
         return self._head
 
     def update(self, data: bytes | memoryview) -> None:
-        """Ignore the data, because no more can be added."""
+        """Accept only empty data, because no records can be added to the link."""
         assert not data
 
 
@@ -239,7 +239,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, chains: Iterable[Chain]) -> Self:
-        """Return the combined head of chains; its digest is empty if that of any chain is."""
+        """Return the combined head of chains; its digest is empty if any chain has no digest."""
         partitions = list(chains)
         heads = [chain.head for chain in partitions]
         digest = join_heads(heads) if all(heads) else b""
@@ -261,6 +261,6 @@ class Head(msgspec.Struct, frozen=True):
             if len(head.digest) != _HEAD_SIZE or min(head.positions) < 0:
                 raise ValueError
         except ValueError:
-            message = f"{text!r} is not a head: copy the one that `belated journal verify` printed"
+            message = f"{text!r} is not a head: copy the head that `belated journal verify` printed"
             raise InvalidInput(message, text) from None
         return head

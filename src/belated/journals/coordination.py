@@ -20,8 +20,8 @@ from belated.journals.cells import NO_CELL, Cell, Cells, cell_name
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 #: Error message if a store does not assign partitions.
 ONLY_KAFKA = (
-    'learners = "many" is for Kafka, whose brokers assign partitions to learners. On other stores '
-    'set learners = "one": one learner folds faster than a database can ingest'
+    'learners = "many" is for Kafka, whose brokers assign partitions to learners. On other stores, '
+    'set learners = "one": a single learner folds faster than a database can ingest'
 )
 
 
@@ -72,7 +72,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     Attributes:
         partitions: Partitions that the worker owns while it sends heartbeats.
-        surplus: Those of the partitions that the worker must save and give back.
+        surplus: Partitions among these that the worker must save and give back.
     """
 
     partitions: tuple[int, ...]
@@ -93,7 +93,7 @@ class Assignment(Protocol):
         """Release partitions to other workers."""
 
     def doubt(self, partitions: Collection[int]) -> None:
-        """Stop claiming partitions that another worker seems to own, until this is confirmed."""
+        """Stop claiming partitions temporarily, because another worker seems to own them."""
 
     def close(self) -> None:
         """Leave the group, and release all partitions immediately."""
@@ -215,7 +215,7 @@ class CoordinationStore:
         """Replace the stored sums of partitions.
 
         Args:
-            sums: By partition, the epoch in which it is owned, and its sums.
+            sums: Epoch of ownership and sums of each partition, by partition.
 
         Returns:
             The partitions whose sums were not stored, because another worker has acquired them.

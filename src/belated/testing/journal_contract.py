@@ -144,7 +144,7 @@ class LogContract:
             assert len(journal.read_columns(0, positions[-1], limit)) == 0
 
     def test_append_after_returns_adjacent_records(self) -> None:
-        """If supported, return the appended records, or none if ``last`` is not the last record."""
+        """``append_after`` returns the appended records only if ``last`` was the last record."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
                 return  # this feature is optional
@@ -722,7 +722,7 @@ class JournalContract(LogContract):
             assert journal.read(0, seventh, 1) == before[7:8]
 
     def test_base_that_loses_data_is_refused(self) -> None:
-        """A base must have a later snapshot, be newer than the last base, and know all erasures."""
+        """A base needs a later snapshot, and must be newer than the last and include erasures."""
         with self.open_journal(1, ManualClock()) as journal:
             places = _fill(journal)
             sixth, eighth = places[5], places[7]

@@ -89,7 +89,7 @@ class StoreContract:
             assert [key.id for key in other.live()] == ["id"]
 
     def test_session_serves_many_bandits(self, new_store: Store) -> None:
-        """A session stores batches of several bandits, and reads all their states at once."""
+        """A session stores batches for several bandits, and reads all their states at once."""
         with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
             assert session.ends(["a", "b"]) == {}
@@ -143,7 +143,7 @@ class StoreContract:
         assert session.published({"a": 0, "b": 1}) == {}
 
     def test_leases_are_renewed_together(self, new_store: Store) -> None:
-        """Leases that are held by other learners or were never acquired are not renewed."""
+        """Leases that are held by other learners are not renewed."""
         with closing(new_store.session()) as session:
             for name in ("a", "b", "c"):
                 session.journal(name, partitions=1)

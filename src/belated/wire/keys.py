@@ -20,7 +20,7 @@ from belated.exceptions import InvalidInput
 #: The permissions that a key can grant.
 KeyScope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-#: Stands for all bandits in a key's list of bandits.
+#: In a key's list of bandits, means all bandits.
 ALL = "*"
 
 _PREFIX = "blt_"
@@ -73,7 +73,7 @@ def hash_of(key: str) -> bytes:
 
 
 def check_key(key: Any) -> str:
-    """Return a well-formed key unchanged. For any other text, the error does not include it."""
+    """Return ``key`` unchanged; raise unless it is well-formed. The error does not include it."""
     if not isinstance(key, str) or not looks_whole(key):
         message = "this is not a belated API key: copy all of it, from blt_ to the last character"
         raise InvalidInput(message)
@@ -81,11 +81,7 @@ def check_key(key: Any) -> str:
 
 
 def check_scope(scope: Any) -> KeyScope:
-    """Return a scope unchanged.
-
-    Raises:
-        InvalidInput: the scope is unknown.
-    """
+    """Return ``scope`` unchanged; raise InvalidInput if it is unknown."""
     for known in SCOPES:
         if scope == known:
             return known
@@ -93,7 +89,7 @@ def check_scope(scope: Any) -> KeyScope:
 
 
 def check_rate(rate: Any) -> float | None:
-    """Return a rate limit in requests per second as a float; None means unlimited."""
+    """Return ``rate`` as a float (requests/s), or None for no limit; raise unless positive."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
@@ -110,7 +106,7 @@ class Key:
         name: the name of the program that uses the key.
         bandits: the names of the bandits that the key may access.
         scopes: the scopes that the key grants.
-        rate: limit on decisions, rewards and other requests per second; None for no limit.
+        rate: limit on decisions, rewards and other requests per second. None means no limit.
         everywhere: whether the key may access all bandits.
     """
 

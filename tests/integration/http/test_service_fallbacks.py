@@ -33,7 +33,7 @@ def test_decisions_of_an_outage_are_recorded(store: Store, bandit: str) -> None:
         before = client.decide({"user": "u1"}, NAMES)
         assert not before.fallback
         serving.stop()
-        with pytest.warns(FallbackWarning, match="took the fallback 'mail'"):
+        with pytest.warns(FallbackWarning, match="used the fallback 'mail'"):
             decisions = client.decide_many([{"user": f"u{n}"} for n in range(20)], NAMES)
         assert all(one.fallback for one in decisions)
         serving.start(Service([made], store, learn=True))

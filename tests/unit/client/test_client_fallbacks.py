@@ -73,9 +73,9 @@ def test_the_fallback_is_taken_and_reported(down: Mock) -> None:
 def test_the_warning_shows_the_line_of_the_caller(down: Mock) -> None:
     """And not one of the library, for one decision and for many."""
     client = down.client(retries=0)
-    with pytest.warns(FallbackWarning, match="took the fallback 'blue'") as one:
+    with pytest.warns(FallbackWarning, match="used the fallback 'blue'") as one:
         client.decide(None, NAMES, rows=ROWS, fallback="blue")
-    with pytest.warns(FallbackWarning, match="took the fallback 'blue'") as many:
+    with pytest.warns(FallbackWarning, match="used the fallback 'blue'") as many:
         client.decide_many(None, NAMES, rows=[ROWS], fallback="blue")
     assert {warning.filename for warning in (*one, *many)} == {__file__}
 
