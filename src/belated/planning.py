@@ -225,7 +225,7 @@ def plan_learning(
 
     Args:
         asked: The traffic to plan for.
-        policy: Returns a policy for a problem; None for :class:`~belated.DelayedUCB`.
+        policy: Returns a policy for a problem; by default, :class:`~belated.DelayedUCB`.
         policy_name: Name of the policy in the result.
         seeds: Number of problems to simulate; at least 2.
         rounds: Maximum number of rounds per problem; fewer if the period has fewer decisions.

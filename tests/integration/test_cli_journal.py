@@ -96,9 +96,7 @@ class TestCommand:
         assert "this is not a file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
         for path in (text, empty, other):
             for command in (["inspect"], ["verify"], ["export"], ["show", "a"]):
-                assert "not a journal of belated" in complaint(
-                    capsys, *command, f"sqlite:///{path}"
-                )
+                assert "not a belated journal" in complaint(capsys, *command, f"sqlite:///{path}")
         assert "no bandit 'x'; known bandits: 'offers'" in complaint(
             capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
@@ -115,7 +113,7 @@ class TestCommand:
         lines = tmp_path / "lines"
         before[lines] = said(capsys, "export", journal).encode()
         lines.write_bytes(before[lines])
-        assert "exists already" in complaint(capsys, "import", lines, journal)
+        assert "already exists" in complaint(capsys, "import", lines, journal)
         assert "not an exported journal" in complaint(capsys, "import", text, tmp_path / "new.db")
         assert "no such file" in complaint(capsys, "import", "none", tmp_path / "new.db")
         assert "no such folder" in complaint(capsys, "import", lines, tmp_path / "no" / "new.db")

@@ -299,7 +299,7 @@ def test_a_file_that_does_not_keep_its_promises(
     assert found["integrity"].state == "wrong"
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 99)
     found = examined(f"sqlite:///{path}")
-    assert "not a journal of belated" in found["integrity"].what
+    assert "not a belated journal" in found["integrity"].what
     assert "journal of offers" not in found
 
 

@@ -28,7 +28,7 @@ def test_settings_that_lose_records_are_refused(
     """The error has the setting, its value, the consequence and the required value."""
     assert opened._topic is not None
     change(kafka, opened._topic, setting, value)
-    with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
+    with pytest.raises(JournalMismatch, match=rf"{setting} = {value}, so .*: set {setting} = "):
         open_kafka(kafka, dsn, opened.bandit)
 
 
@@ -60,7 +60,7 @@ def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: Kafka
 
 def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
     """A Kafka bandit cannot be opened in PostgreSQL, and vice versa."""
-    with pytest.raises(JournalMismatch, match=r"in the topic 'belated.*of Kafka"):
+    with pytest.raises(JournalMismatch, match=r"in the Kafka topic 'belated"):
         PostgresJournal(dsn, bandit=opened.bandit)
     PostgresJournal(dsn, bandit=f"{opened.bandit} too").close()
     with pytest.raises(JournalMismatch, match="postgresql:"):
@@ -77,5 +77,5 @@ def test_the_number_of_partitions_is_fixed(
     admin = AdminClient({"bootstrap.servers": kafka.address})
     (more,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
     more.result(30)
-    with pytest.raises(JournalMismatch, match="6 partitions, and the bandit 4"):
+    with pytest.raises(JournalMismatch, match="6 partitions, but the bandit has 4"):
         open_kafka(kafka, dsn, opened.bandit)

@@ -121,7 +121,7 @@ def test_server_stopped_by_full_disk_recovers(
                 meddle(narrow.dsn, "SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()")
         assert "PANIC" in narrow.log()
         for _ in range(2):
-            with pytest.raises(JournalUnavailable, match=r"cannot be used now.*safe"):
+            with pytest.raises(JournalUnavailable, match=r"is unavailable.*safe"):
                 live.decide_many(rows=[OFFER] * 3)
         narrow.kill()  # what may be left of it
         disk.make_room()

@@ -139,7 +139,7 @@ def test_a_registration_lost_under_an_open_connection_is_noticed(dsn: str, bandi
         number = journal.number
         journal.append([Void("before", 1)])
         lose_registration(dsn, bandit)
-        with pytest.raises(JournalUnavailable, match="trying again registers the bandit"):
+        with pytest.raises(JournalUnavailable, match="retrying registers the bandit"):
             journal.append([Void("refused", 1)])
         with psycopg.connect(dsn) as connection:
             count = "SELECT count(*) FROM belated.record WHERE bandit = %s"

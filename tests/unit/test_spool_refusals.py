@@ -62,7 +62,7 @@ def test_a_file_of_another_user_is_not_permitted(
 ) -> None:
     """Which is not the same as in use: nobody may be there to hand over what waits in it."""
     refuse(monkeypatch, path if which == "file" else path.parent)
-    with pytest.raises(SpoolNotPermitted, match=r"Permission denied; let this user") as caught:
+    with pytest.raises(SpoolNotPermitted, match=r"Permission denied\): let this user") as caught:
         DiskStore(path)
     assert not isinstance(caught.value, SpoolInUse)
     monkeypatch.undo()

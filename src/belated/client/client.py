@@ -476,8 +476,8 @@ class AsyncClient(_Calls):
         await self.close()
 
 
-#: Decoders by response type. They are built at import, because msgspec resolves a type's annotations
-#: on first use, and two threads that do so at the same time can crash.
+#: Decoders by response type. They are built at import, because msgspec resolves a type's
+#: annotations on first use, and two threads that do so at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
     for kind in (

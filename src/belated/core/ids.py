@@ -56,7 +56,7 @@ def new_id(now_us: int, slot: int | None = None) -> str:
 
     Args:
         now_us: the time in microseconds since 1970.
-        slot: from 0 to 4095; None for a random one.
+        slot: the slot, from 0 to 4095; by default, a random slot.
 
     >>> id = new_id(1_700_000_000_000_000, slot=5)
     >>> id[:16]

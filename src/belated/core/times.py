@@ -89,7 +89,7 @@ def _from_datetime(when: datetime, name: str) -> int:
         raise InvalidInput(message, when)
     if when.utcoffset() is None:
         message = f"`{name}` is {when.isoformat()}, which has no time zone: pass a datetime in UTC,"
-        raise InvalidInput(f"{message} such as datetime.now(UTC), or add tzinfo=UTC", when)
+        raise InvalidInput(f"{message} such as datetime.now(UTC), or .replace(tzinfo=UTC)", when)
     return (when - _EPOCH) // _MICROSECOND
 
 

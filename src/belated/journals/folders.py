@@ -18,7 +18,7 @@ PARTS, STALE_SECONDS = "_parts", 86_400
 
 
 class Folder(Protocol):
-    """Files by name, with slashes between folders."""
+    """The files in a folder, by name; names contain slashes between subfolders."""
 
     def names(self, below: str) -> list[str]:
         """Return the names of all files below a folder, sorted."""

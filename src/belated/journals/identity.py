@@ -28,7 +28,7 @@ def settings_of(
     Args:
         policy: Policy of the bandit.
         rewards: Meaning of missing rewards.
-        retention: How long decisions accept rewards, in microseconds; None: no limit.
+        retention: How long decisions accept rewards, in microseconds. None means no limit.
         features: Features of the bandit; None if callers pass rows.
         holdout: Baseline of the holdout; None if there is no holdout.
 
@@ -140,7 +140,6 @@ def identify(
         family: Reward family, as its ``repr``.
         dim: Number of coefficients.
         features: Features of the bandit; None if callers pass rows.
-        holdout: Baseline of the holdout; None if there is no holdout.
         contexts: Whether contexts are stored.
 
     Raises:

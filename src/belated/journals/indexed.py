@@ -83,7 +83,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         Args:
             handle: Handle from :meth:`_read` or :meth:`_write`.
             keys: Erased keys of the ids.
-            others: Maximum number of records per id in addition to decisions; None: all.
+            others: Maximum number of records per id in addition to decisions. None means all.
         """
         raise NotImplementedError
 
@@ -96,7 +96,7 @@ class IndexedJournal(CellShelf, NamedJournal):
         raise NotImplementedError
 
     def _is_last(self, handle: Any, record: Record) -> bool:
-        """Return whether a record is the last one of its partition."""
+        """Return whether a record is the last record of its partition."""
         return self.read(record.partition, record.position - 1, 2) == [record]
 
     def _index_acts(self, records: Sequence[Record]) -> None:
@@ -154,7 +154,7 @@ class IndexedJournal(CellShelf, NamedJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`."""
+        """Append events, but no second decision per id; see :meth:`UniqueLog.append_unique`."""
         check_requests(events, requests)
         data = self._encoded(events)
         return self._write(

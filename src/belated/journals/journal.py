@@ -48,7 +48,7 @@ class Journal(UniqueLog, Protocol):
         """Return the state that replaces dropped records; see :meth:`CellShelf.base`."""
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and append a record that it exists; see :meth:`CellShelf.rebase`."""
+        """Store a base, and append its :class:`Trimmed` event; see :meth:`CellShelf.rebase`."""
 
 
 class NamedJournal:
@@ -125,7 +125,7 @@ class DelegatingJournal(NamedJournal):
         """Return the records after a position; see :meth:`Log.read`."""
         check_range(partition, after, limit, self._partitions)
         records: list[Record] = []
-        while True:  # in pages: the timeout of a call applies to each of them
+        while True:  # in pages, because the timeout of a call applies to each page
             size = min(PAGE, limit - len(records))
             page = self._ask(lambda: self._journal.read(partition, after, size))  # noqa: B023
             records += page

@@ -29,7 +29,7 @@ class LiveKey(_Key, frozen=True):
         name: Name of the program that uses the key.
         bandits: Bandits that the key may access; ``*`` for all.
         scopes: Scopes that the key grants.
-        rate: Maximum number of requests per second; None: no limit.
+        rate: Maximum number of requests per second. None means no limit.
         hash: SHA-256 of the whole key.
     """
 
@@ -44,7 +44,7 @@ class KeyHistory(_Key, frozen=True):
         name: Name of the program that uses the key.
         bandits: Bandits that the key may access; ``*`` for all.
         scopes: Scopes that the key grants.
-        rate: Maximum number of requests per second; None: no limit.
+        rate: Maximum number of requests per second. None means no limit.
         created: When the key was created.
         revoked: When the key was revoked; None if it is valid.
     """

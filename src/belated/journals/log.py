@@ -105,7 +105,7 @@ class Log(Protocol):
         """
 
     def start(self, partition: int) -> Tail:
-        """Return position and timestamp of the last dropped record; 0 and 0 if there is none."""
+        """Return the position and timestamp of the last dropped record, or 0 and 0 if none was."""
 
     def drop(self, partition: int, limit: int) -> int:
         """Drop up to ``limit`` records up to :meth:`start`.
@@ -154,7 +154,7 @@ class CountsDuplicates(Protocol):
 
 
 def finds_by_id(log: object) -> bool:
-    """Return whether a log or store looks up records by id, from ``finds_by_id``; default True."""
+    """Return whether a log or store looks up records by id (``finds_by_id``, True by default)."""
     return bool(getattr(log, "finds_by_id", True))
 
 
@@ -208,11 +208,10 @@ class WatchedLog(Protocol):
     """A log that finds the partitions with new records in one query."""
 
     def advanced(self, positions: Mapping[int, int]) -> set[int]:
-        """Return the partitions that may have records after the given positions or lost records.
+        """Return the partitions that may have gained or lost records since the given positions.
 
         Args:
-            positions: By partition, the position of the last record of a commit; 0 if there is
-                none.
+            positions: Position of the last record of a commit, by partition; 0 if there is none.
         """
 
 
@@ -227,7 +226,7 @@ class UniqueLog(Log, Protocol):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, except second decisions with any of these ids.
+        """Append events, except decisions whose id is in ``ids`` and already has a decision.
 
         If concurrent calls use the same id, one decision is stored and returned to all callers.
 
@@ -243,8 +242,8 @@ class UniqueLog(Log, Protocol):
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decisions with these ids, by id; unknown ids are omitted.
 
-        If an id has several decisions, the first one counts (rule 1). The cost does not grow with
-        the number of other records of the id.
+        If an id has several decisions, the one committed first counts. The cost does not grow with
+        the number of other records with that id.
         """
 
     def records_of(self, ids: Sequence[str], limit: int | None = None) -> list[Record]:
@@ -252,8 +251,8 @@ class UniqueLog(Log, Protocol):
 
         Args:
             ids: Ids of decisions or subjects.
-            limit: Return only the first ``limit`` records per id, in addition to decisions; None:
-                all records.
+            limit: Return only the first ``limit`` records per id, in addition to decisions. None
+                means all records.
 
         Raises:
             CorruptEvent: a record was changed after it was written.

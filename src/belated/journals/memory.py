@@ -38,7 +38,7 @@ class MemoryCells:
     """Cells in memory; threads may share them.
 
     Args:
-        clock: Returns the time in microseconds since 1970; None: the system clock.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -178,7 +178,7 @@ class MemoryJournal(IndexedJournal):
     Args:
         bandit: Name of the bandit.
         partitions: A power of two.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
 
     >>> from belated.core.events import Reward
     >>> journal = MemoryJournal(clock=lambda: 1_700_000_000_000_000)
@@ -237,7 +237,7 @@ class MemoryJournal(IndexedJournal):
             if requests and index in requests:
                 requests_of_stream[record.partition, record.position] = requests[index]
         for partition, (stream, requests_of_stream) in added.items():
-            # Do not call functions between these lines: Python raises interrupts when they return.
+            # Do not call functions between these lines: Python raises interrupts after calls.
             facts.requests |= requests_of_stream
             facts.streams[partition] += stream
         self._keep_acts(records)
@@ -363,7 +363,7 @@ class MemoryStore(Store):
     Threads may share the store and the objects it opens.
 
     Args:
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
 
     >>> from belated.core.events import Void
     >>> store = MemoryStore()

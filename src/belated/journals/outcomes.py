@@ -31,12 +31,13 @@ class OutcomeLog(Protocol):
         """Return the tail of the dropped records; see :meth:`Log.start`."""
 
     def read_again(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the result of :meth:`Log.read` for records that are far behind the last ones."""
+        """Return the result of :meth:`Log.read` for records far before the end of the log."""
 
     def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
         """Store the outcomes of different decisions atomically and durably.
 
-        An outcome is ignored by readers, or not stored, if there is one with a greater version.
+        An outcome is not stored, or is ignored by readers, if the decision already has an outcome
+        with a greater version.
 
         Args:
             partition: Partition of the decisions.

@@ -29,7 +29,7 @@ def pages(
         log: Log to read.
         partition: Partition to read.
         after: Position after which to begin; trimmed records are skipped.
-        end: Last position to read; None: the current end of the partition.
+        end: Last position to read; by default, the current end of the partition.
         size: Maximum number of records per page.
     """
     position = max(after, log.start(partition).position)
@@ -51,7 +51,7 @@ class ColumnPage:
     Attributes:
         positions: Positions of the records.
         recorded: Timestamps of the records, in microseconds since 1970.
-        digests: Digests of the events, one per row; the width is 0 if the journal stores none.
+        digests: Digests of the events, one per row; the width is 0 if the journal has no digests.
         data: The encoded events, concatenated and zero-padded.
         ends: End offset of each event in ``data``.
     """

@@ -75,7 +75,7 @@ class CellShelf:
     """
 
     cells: Cells
-    #: The file or database, for messages.
+    #: Name of the file or database, for error messages.
     _place: str
     _bandit: str
     _partitions: int
@@ -85,7 +85,7 @@ class CellShelf:
     _known: dict[int, dict[str, bytes]]
     # Epochs by process and partition, because a forked child does not own its parent's partitions.
     _epochs: dict[tuple[int, int], int]
-    # Operator actions known to be in their cells, as name of the cell and position.
+    # Operator actions known to be in their cells, as pairs of cell name and position.
     _saved_acts: set[tuple[str, int]]
 
     def _open_shelf(self, cells: Cells) -> None:
@@ -99,7 +99,7 @@ class CellShelf:
         raise NotImplementedError
 
     def _tail_of(self, partition: int) -> Tail:
-        """Return position and timestamp of the last record of a partition."""
+        """Return the position and timestamp of the last record of a partition."""
         raise NotImplementedError
 
     def end(self, partition: int) -> int:
@@ -232,7 +232,7 @@ class CellShelf:
         return None
 
     def start(self, partition: int) -> Tail:
-        """Return position and timestamp of the last dropped record; 0 and 0 if there is none."""
+        """Return the position and timestamp of the last dropped record, or 0 and 0 if none was."""
         check_partition(partition, self._partitions)
         name = self._start_cell(partition)
         cell = self.cells.get([name]).get(name)
@@ -333,7 +333,7 @@ class CellShelf:
         )
 
     def _keep_acts(self, records: Iterable[Record]) -> None:
-        """Copy the operator actions among records to cells, unless these hold later actions."""
+        """Copy the operator actions among records to cells, unless cells have later actions."""
         for act in records:
             if subject_of(act.event) not in ACTS:
                 continue

@@ -30,7 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     Attributes:
         partition: Partition of the state.
         position: Position of the last record included in the state.
-        fingerprint: Fingerprint of the fold; other folds cannot use the state.
+        fingerprint: Fingerprint of the fold; a fold with another fingerprint cannot use the state.
         pieces: Contents of the pieces, by name.
         kept: Names of pieces that are not in ``pieces`` because they are unchanged since this
             journal object last saved or loaded a snapshot.
@@ -67,7 +67,7 @@ def checksums_of(snapshot: Snapshot, known: Mapping[str, bytes]) -> dict[str, by
     """
     both = snapshot.kept & snapshot.pieces.keys()
     if both:
-        message = f"pieces {sorted(both)} are in both `pieces` and `kept`: pass each in one of them"
+        message = f"pieces {sorted(both)} are in both `pieces` and `kept`: pass each only once"
         raise InvalidInput(message, both)
     unknown = snapshot.kept - known.keys()
     if unknown:
@@ -93,7 +93,7 @@ def damage(snapshot: Snapshot, contents: Contents) -> str | None:
         if name not in snapshot.pieces or checksum(snapshot.pieces[name]) != expected:
             return f"its piece {name!r} has changed"
     if seal(snapshot, contents.checksums) != contents.seal:
-        return "its pieces do not belong together"
+        return "its seal does not match its pieces"
     return None
 
 
@@ -115,12 +115,11 @@ def check_base(base: Snapshot, known: int, *, before: int, saved: int | None, un
             f"{message}: pass a complete snapshot with a later position", base.position
         )
     if saved is None or saved <= base.position:
-        message = (
-            f"partition {base.partition} cannot be trimmed up to {base.position}: "
-            f"{'it has no snapshot' if saved is None else f'its snapshot is at {saved}'}, and "
-            "records are dropped only before a later snapshot; save a snapshot first"
+        message = f"partition {base.partition} cannot be trimmed up to position {base.position}"
+        reason = "it has no snapshot" if saved is None else f"its latest snapshot is at {saved}"
+        raise InvalidInput(
+            f"{message}, because {reason}: save a later snapshot first", base.position
         )
-        raise InvalidInput(message, base.position)
 
 
 class Contents(msgspec.Struct, frozen=True):

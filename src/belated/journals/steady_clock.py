@@ -73,8 +73,8 @@ class SteadyClock:
 def _message(jump: int) -> str:
     return (
         f"the system clock has jumped {timedelta(seconds=round(jump / 1e9))} ahead: events are "
-        "stamped with the extrapolated time, because stamps cannot decrease. Correct the clock; if "
-        "it is right now and was wrong before, restart this process"
+        "stamped with the extrapolated time, because stamps cannot decrease. Correct the clock, or "
+        "restart this process if the clock was wrong before and is correct now"
     )
 
 

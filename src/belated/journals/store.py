@@ -89,7 +89,7 @@ class BatchLog(Protocol):
 
 
 class Store:
-    """A database, a file or the memory of this process.
+    """A place for journals and cells: a database, a file or the memory of this process.
 
     Creating a store opens nothing. Every method opens an object with a separate connection, so that
     a lookup never waits for an append; close each object when you no longer need it. Objects
@@ -101,7 +101,7 @@ class Store:
 
     #: The kind of store: ``memory``, ``sqlite``, ``postgresql``, ``kafka`` or a custom name.
     name: str
-    #: Location for messages, without a password.
+    #: Location for error messages, without a password.
     place: str
     #: Whether the store assigns partitions to several learners of a bandit.
     assigns_partitions = False
@@ -112,7 +112,7 @@ class Store:
         """Open the cells.
 
         Args:
-            wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+            wait: Seconds to wait for the store before raising :class:`JournalUnavailable`.
         """
         raise NotImplementedError
 
@@ -123,9 +123,9 @@ class Store:
 
         Args:
             bandit: Name of the bandit.
-            partitions: A power of two, fixed when the journal is created; None for the existing
-                number, or 1 for a new journal.
-            wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+            partitions: Number of partitions, a power of two that is fixed when the journal is
+                created. None means the existing number, or 1 for a new journal.
+            wait: Seconds to wait for the store before raising :class:`JournalUnavailable`.
         """
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class Store:
         """Open one connection for any number of bandits.
 
         Args:
-            wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+            wait: Seconds to wait for the store before raising :class:`JournalUnavailable`.
         """
         return StoreSession(self, self.cells(wait=wait), wait)
 
@@ -167,10 +167,10 @@ class Store:
 
         Args:
             bandit: Name of the bandit, which must be new.
-            partitions: A power of two.
+            partitions: Number of partitions, a power of two.
 
         Raises:
-            InvalidInput: the bandit exists; with SQLite, the file exists.
+            InvalidInput: the bandit exists, or, with SQLite, the file exists.
         """
         cells = self.cells()
         try:

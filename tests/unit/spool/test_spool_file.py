@@ -31,7 +31,7 @@ def test_a_full_spool_says_what_to_do(moody: Moody, disk: Disk) -> None:
     taken = 3  # of 29 bytes or so
     for n in range(taken):
         journal.append([Void(f"{n}", 1)])
-    with pytest.raises(JournalUnavailable, match=r"size limit of the spool.*trying again is safe"):
+    with pytest.raises(JournalUnavailable, match=r"size limit of the spool.*safe to retry"):
         journal.append([Void("3", 1)])
     assert len(disk.data) <= FIRST + 100
     assert journal.status.queued == taken

@@ -79,7 +79,7 @@ class Cluster:
 
     @property
     def place(self) -> str:
-        """Location for messages."""
+        """Location of the cluster, for error messages."""
         return f"Kafka at {self.brokers}"
 
     def settings(self, **fixed: Any) -> dict[str, Any]:
@@ -116,17 +116,18 @@ class Cluster:
         """Translate a Kafka error."""
         what = error.str() or error.name()
         if error.code() in REFUSED:
-            return JournalError(f"{self.place} refuses: {what}: grant this client the permission")
+            message = f"{self.place} refused the request ({what})"
+            return JournalError(f"{message}: grant this client the permission")
         if error.code() in _MISSING:
             remedy = "the topic may have been deleted; restore it, or open another bandit"
             return JournalError(f"{self.place}: {what}: {remedy}")
-        outcome = "nothing was acknowledged, and trying again is safe"
-        return JournalUnavailable(f"{self.place} cannot be used now: {what}; {outcome}")
+        outcome = "nothing was acknowledged, so it is safe to retry"
+        return JournalUnavailable(f"{self.place} is unavailable: {what}; {outcome}")
 
     def timed_out(self) -> JournalUnavailable:
         """Return the error for brokers that did not respond in time."""
         message = f"{self.place} has not responded for {self.wait:g} s"
-        return JournalUnavailable(f"{message}: nothing was acknowledged, and trying again is safe")
+        return JournalUnavailable(f"{message}; nothing was acknowledged, so it is safe to retry")
 
 
 #: Errors due to missing permissions, which retries do not resolve.
@@ -189,7 +190,7 @@ def settings_of(copies: int) -> dict[str, str]:
     }
 
 
-#: What could happen with different settings.
+#: Possible consequences of a different value, by setting.
 _WHY = {
     "min.insync.replicas": "a record that only one broker has could be acknowledged",
     "unclean.leader.election.enable": "a lagging broker could discard acknowledged records",
@@ -219,7 +220,7 @@ class Topics:
             return name in self._admin.list_topics(timeout=self._cluster.wait).topics
 
     def make(self, name: str, partitions: int, **others: str) -> None:
-        """Create a topic; other settings replace those of a journal."""
+        """Create a topic; ``others`` override the settings of a journal's topic."""
         settings = {**settings_of(self._copies), "max.message.bytes": str(MAX_BYTES), **others}
         new = NewTopic(
             name, num_partitions=partitions, replication_factor=self._copies, config=settings
@@ -233,9 +234,9 @@ class Topics:
             ):
                 message = f"a topic with {self._copies} replicas cannot be created"
                 reason = error.args[0].str().rstrip(".")
-                remedy = "set copies= to the number of brokers or less"
+                remedy = "set copies= to at most the number of brokers"
                 place = self._cluster.place
-                raise JournalError(f"{place}: {message}: {reason}; {remedy}") from error
+                raise JournalError(f"{place}: {message} ({reason}): {remedy}") from error
             raise self._cluster.translation(error.args[0]) from error
 
     def remove(self, name: str) -> None:
@@ -258,9 +259,12 @@ class Topics:
             settings = self._cluster.repeated(lambda: self._describe_settings(name))
         where = f"the topic {name!r} in {self._cluster.place}"
         if len(topic.partitions) != partitions:
-            problem = f"{where} has {len(topic.partitions)} partitions, and the bandit {partitions}"
-            message = f"{problem}: rewards would not be in the partitions of their decisions"
-            raise JournalMismatch(f"{message}; create the topic again with {partitions}")
+            count = len(topic.partitions)
+            message = (
+                f"{where} has {count} partitions, but the bandit has {partitions}, so rewards would"
+                " not be in the partitions of their decisions"
+            )
+            raise JournalMismatch(f"{message}: recreate the topic with {partitions} partitions")
         copies = min(len(partition.replicas) for partition in topic.partitions.values())
         if copies < self._copies:
             message = f"{where} has only {copies} of {self._copies} replicas"
@@ -271,9 +275,7 @@ class Topics:
             value = settings[setting]
             if not _is_enough(setting, value, required):
                 message = f"{where} has {setting} = {value}"
-                raise JournalMismatch(
-                    f"{message}: then {_WHY[setting]}; set {setting} = {required}"
-                )
+                raise JournalMismatch(f"{message}, so {_WHY[setting]}: set {setting} = {required}")
         return int(settings["max.message.bytes"])
 
     def _describe(self, name: str) -> TopicMetadata:

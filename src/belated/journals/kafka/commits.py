@@ -30,7 +30,7 @@ from belated.exceptions import CorruptJournal
 INDEX_BITS = 16
 MAX_EVENTS = 1 << INDEX_BITS
 
-#: First byte of a record, distinct from event versions; records with other versions are not read.
+#: First byte of a record, distinct from event versions; records with other versions are opaque.
 VERSION = 177
 _STAMPS, _REQUESTS = 1, 2
 _HEAD = 6
@@ -80,8 +80,8 @@ def pack(
 
     Args:
         events: Encoded events.
-        stamps: Timestamp of each event, in microseconds since 1970; None: use the broker's
-        timestamp.
+        stamps: Timestamp of each event, in microseconds since 1970. None means the broker's
+            timestamp.
         requests: Requests of decisions, by index in ``events``.
     """
     flags = (stamps is not None) * _STAMPS | bool(requests) * _REQUESTS

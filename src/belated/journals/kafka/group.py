@@ -30,8 +30,8 @@ class WorkerGroup:
     """The membership of a worker in the group that shares a topic's partitions.
 
     The brokers assign partitions (KIP-848, Kafka 4), and reassign the partitions of a worker that
-    sends no heartbeat within the session timeout. A separate thread sends heartbeats, so that the
-    worker may be busy. Revoked partitions belong to the worker until it gives them back. The
+    sends no heartbeat within the session timeout. A separate thread sends heartbeats, even while
+    the worker is busy. Revoked partitions belong to the worker until it gives them back. The
     consumer reads nothing and commits no offsets; positions are stored with the folded state.
 
     A worker that was disconnected learns from its next heartbeat that it has been replaced. Until
@@ -191,7 +191,7 @@ class WorkerGroup:
             return JournalError(f"{message}: {error.str()}: {remedy}")
         if error.code() == KafkaError.INVALID_CONFIG:
             message = f"{self._cluster.place} refuses a session of {self._seconds:g} s"
-            remedy = "set another lease_ttl, or another limit on the brokers"
+            remedy = "change lease_ttl, or the limit on the brokers"
             return JournalError(f"{message}: {error.str()}: {remedy}")
         return self._cluster.translation(error)
 

@@ -61,7 +61,7 @@ _OF_SUBJECTS = [kind.__struct_config__.tag for kind in get_args(SubjectEvent)]
 _RUN = 64
 _ASK_OWNER = (
     "query the bandit or the learner that owns the partition, or use generated ids, which need no "
-    "look-up"
+    "lookup"
 )
 
 
@@ -88,14 +88,14 @@ class KafkaJournal(CellShelf, NamedJournal):
             ``sqlite:///offers.db``.
         bandit: Name of the bandit within that store.
         partitions: Number of partitions, a power of two that is fixed when the bandit is first
-            opened; None: the existing number, or 1 for a new bandit.
+            opened. None means the existing number, or 1 for a new bandit.
         wait: Seconds to wait for brokers and the database before raising
             :class:`JournalUnavailable`.
         copies: Number of replicas of each record. Use 1 only for tests: losing a disk loses the
             journal.
         settings: librdkafka settings, such as ``{"security.protocol": "SSL"}``.
         snapshots: Folder for snapshot pieces, shared by all processes, or an fsspec address such as
-            ``s3://…``; None: store pieces in cells.
+            ``s3://…``. By default, pieces are stored in cells.
     """
 
     #: Records cannot be looked up by id, so services assume that recently generated ids are new.
@@ -288,7 +288,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     ) -> None:
         """Append records with their timestamps; see :meth:`Log.import_records`.
 
-        Several Kafka records are sent in a transaction.
+        If several Kafka records are needed, they are sent in a transaction.
         """
         self._check_open()
         arranged = arrange_imported(records, self._partitions, self._tail_of)
@@ -450,7 +450,8 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _index(self, arrived: Iterable[tuple[int, int, Event | Opaque]]) -> None:
         """Copy operator actions to their cells.
 
-        Readers also do this, because the process that appended an action may have died first.
+        Readers also do this, because the process that appended an action may have died before
+        copying it.
 
         Args:
             arrived: Partition, position and event of each appended event.

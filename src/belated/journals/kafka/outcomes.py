@@ -21,8 +21,8 @@ from confluent_kafka import Producer  # isort: skip
 class OutcomeTopic:
     """Sends the outcomes of decisions to a compacted topic, in one transaction per call.
 
-    Compaction keeps the last message with a key. So that this is the newest outcome, each partition
-    has a transactional id, with which the brokers fence a learner that was replaced.
+    Compaction keeps the last message with each key. To ensure that this is the newest outcome, each
+    partition has a transactional id, with which the brokers fence a learner that was replaced.
 
     Args:
         cluster: Kafka cluster.
@@ -52,7 +52,7 @@ class OutcomeTopic:
                         producer.poll(0.01)
             producer.commit_transaction(wait)
         except KafkaException as error:
-            # A new producer with the same id ends the transaction.
+            # A new producer with the same id aborts the transaction.
             self._producers.pop(partition, None)
             if error.args[0].fatal() or error.args[0].code() == KafkaError._FATAL:
                 raise OwnerFenced(partition) from error

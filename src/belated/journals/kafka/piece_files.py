@@ -87,4 +87,4 @@ class PieceFiles(Pieces):
             yield
         except Exception as error:  # fsspec has no common base class of errors
             message = f"snapshots cannot be written to or read from {self._place}: {error}"
-            raise JournalUnavailable(f"{message}; trying again is safe") from error
+            raise JournalUnavailable(f"{message}; it is safe to retry") from error

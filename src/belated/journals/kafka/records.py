@@ -56,7 +56,7 @@ class PerProcess(Generic[T]):
             return self._clients[os.getpid()]
 
     def discard(self, client: T | None = None) -> T | None:
-        """Remove and return the client of this process, unless it is not ``client``."""
+        """Remove and return the client of this process; if ``client`` is given, only that one."""
         with self._lock:
             if client is not None and self._clients.get(os.getpid()) is not client:
                 return None
@@ -215,7 +215,7 @@ class Offsets:
         return offset if offset >= 0 else 1 << 62
 
     def _query(self, times: Mapping[int, int]) -> dict[int, int]:
-        """Return offsets by partition, for times or OFFSET_BEGINNING or OFFSET_END.
+        """Return an offset per partition, given a time, OFFSET_BEGINNING or OFFSET_END for each.
 
         The client's built-in call for both ends of a partition takes ten times as long.
         """
@@ -270,8 +270,8 @@ _ENDS = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OF
 class _Stream:
     """The buffered commits of a partition, which the next call is likely to read."""
 
-    offset: int  # of the next record
-    greatest: int | None = None  # timestamp of a broker so far, in milliseconds; None if unknown
+    offset: int  # offset of the next record
+    greatest: int | None = None  # greatest broker timestamp so far (milliseconds); None if unknown
     commits: deque[Commit] = field(default_factory=deque)
     bytes: int = 0
     paused: bool = False
@@ -436,7 +436,7 @@ class Reader:
         """Stop fetching a partition, and drop its buffer."""
         if (stream := self._streams.pop(partition, None)) is not None:
             where = [TopicPartition(self._topic, partition)]
-            if stream.paused:  # it would stay paused when it is assigned again
+            if stream.paused:  # the partition would still be paused when it is assigned again
                 self._connected().resume(where)
             self._connected().incremental_unassign(where)
 

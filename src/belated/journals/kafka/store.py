@@ -28,7 +28,8 @@ class KafkaStore(Store):
             ``sqlite:///offers.db`` if all processes are on one machine.
         copies: Number of replicas of each record.
         settings: librdkafka settings.
-        snapshots: Folder for snapshot pieces, or ``s3://…``; None: store pieces in cells.
+        snapshots: Folder for snapshot pieces, or ``s3://…``; by default, pieces are stored in
+            cells.
 
     >>> KafkaStore("k1:9092,k2:9092", shelf="postgresql://shop:secret@db.example/belated").place
     "Kafka at k1:9092,k2:9092 and database 'belated' on db.example"

@@ -148,7 +148,7 @@ class Arrivals:
         self.values["behind"] = Packed(last.digest + last.recorded.to_bytes(8, signed=True))
 
     def send(self, session: PostgresSession) -> list[int] | None:
-        """Run the query; None if an id passed to :meth:`refuse_second` may have a decision."""
+        """Return the query's result; None if an id of :meth:`refuse_second` may have a decision."""
         result = session.call("append", list(self.values.values()))
         return None if result is None else unpack_bigints(result)
 
@@ -186,7 +186,7 @@ class Arrivals:
 
 
 def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
-    """Return the checksum of a row's four values, as computed by the database."""
+    """Return the checksum of a row's values, computed as in the database."""
     return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
@@ -217,7 +217,7 @@ class PostgresJournal(StoredJournal):
     appends are serialized, and positions follow the order of commits. Timestamps come from the
     server's clock. Positions are consecutive and records have checksums, so that missing and
     changed records are detected. Identical events are stored once; a duplicate gets the position of
-    the first one.
+    the stored event.
 
     The tables must exist; see :meth:`create_tables`. The server must be a primary of version 14 or
     later that syncs commits; any other server is refused. Requires the ``postgres`` extra. See the
@@ -227,7 +227,7 @@ class PostgresJournal(StoredJournal):
         dsn: Address of the database: ``postgresql://user@host/name``, or any other libpq form.
         bandit: Name of the bandit within the database.
         partitions: Number of partitions, a power of two that is fixed when the bandit is first
-            opened; None: the existing number, or 1 for a new bandit.
+            opened. None means the existing number, or 1 for a new bandit.
         wait: Seconds to wait for the server and for locks before raising
             :class:`JournalUnavailable`.
     """
@@ -332,7 +332,7 @@ class PostgresJournal(StoredJournal):
         check_partition_count(self._bandit, self._place, requested, entry.partitions)
         self._registration = entry
         if entry.topic is not None:
-            where = f"in the topic {entry.topic!r} of Kafka"
+            where = f"in the Kafka topic {entry.topic!r}"
             message = f"the records of bandit {self._bandit!r} of {self._place} are {where}"
             remedy = "open it by its `kafka:` address, or choose another name"
             raise JournalMismatch(f"{message}: {remedy}")
@@ -402,7 +402,7 @@ class PostgresJournal(StoredJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`."""
+        """Append events, but no second decision per id; see :meth:`UniqueLog.append_unique`."""
         if not ids:
             return Appended(self.append(events, requests=requests), {})
         self._session.check_open()

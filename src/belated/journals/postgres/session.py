@@ -108,7 +108,7 @@ class Talk:
         return cursor.fetchall() if cursor.description else []
 
     def run_registered(self, name: str, rows: int, /, **values: object) -> list[Row]:
-        """Run a query that returns ``rows`` rows unless the registration of a bandit was lost."""
+        """Run a query that must return ``rows`` rows; fewer mean that a bandit was lost."""
         result = self.run_query(name, **values)
         if len(result) != rows:
             raise psycopg.errors.ForeignKeyViolation(f"{name}: {len(result)} of {rows} rows")
@@ -133,12 +133,13 @@ class PostgresSession:
     def __init__(self, dsn: str, wait: float) -> None:
         self._given = read_dsn(dsn)
         self._wait = wait
-        self._lock = threading.RLock()  # transactions may look up the number of a bandit
+        # Reentrant, because transactions may look up the number of a bandit.
+        self._lock = threading.RLock()
         self._closed = False
         self._connection: Connection | None = None
         self._generation = 0
         self._pid = os.getpid()
-        #: Location for messages, without the password.
+        #: Location for error messages, without the password.
         self.place = describe(self._given)
 
     @property
@@ -187,15 +188,15 @@ class PostgresSession:
         [(version, oldest)] = self.run_query("version")
         if (version or 0) < VERSION:
             message = (
-                f"the tables in {self.place} have version {version or 0}, and this release needs "
+                f"the tables in {self.place} have version {version or 0}, but this release needs "
                 f'{VERSION}: run `belated schema --from {version or 0} | psql "$DATABASE_URL"` '
                 "or PostgresJournal.create_tables(dsn)"
             )
             raise JournalError(message)
         if oldest > VERSION:
             message = (
-                f"the tables in {self.place} have version {version}, and this release knows "
-                f"{VERSION} at most: upgrade belated"
+                f"the tables in {self.place} have version {version}, but this release supports "
+                f"at most {VERSION}: upgrade belated"
             )
             raise UnsupportedFormat(message)
 
@@ -285,18 +286,18 @@ class PostgresSession:
         what = _first_line(error)
         if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
             outcome = (
-                "nothing was acknowledged, and trying again is safe"
+                "nothing was acknowledged, so it is safe to retry"
                 if repeat
                 else "the outcome of the call is unknown: check the end of the journal first"
             )
             advice = _advice(error, what)
-            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {advice}{outcome}")
+            return JournalUnavailable(f"{self.place} is unavailable: {what}; {advice}{outcome}")
         if isinstance(error, psycopg.errors.ForeignKeyViolation):
             self._generation += 1
             return JournalUnavailable(
                 f"{self.place} has lost the registration of a bandit ({what}): it was restored to "
                 "an earlier state, or a standby without the last commits took over. Nothing was "
-                "acknowledged, and trying again registers the bandit"
+                "acknowledged; retrying registers the bandit again"
             )
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"{self.place} refused a value: {what}")
@@ -309,7 +310,7 @@ class PostgresSession:
 
 
 class BorrowedSession(PostgresSession):
-    """A shared connection of another session; closing this object leaves the connection open.
+    """Shares the connection of another session; closing this object leaves the connection open.
 
     Args:
         lender: Owner of the connection.
@@ -355,7 +356,7 @@ def _advice(error: psycopg.Error, what: str) -> str:
             return f"{advice}; "
     # Errors while connecting have no code, and their text may be translated.
     if "too many c" in what or "connection slots" in what:
-        return "close other connections, or set the server's max_connections higher; "
+        return "close other connections, or increase the server's max_connections; "
     return ""
 
 
@@ -382,7 +383,7 @@ class Connection(psycopg.Connection[Row]):
     prepared: set[str]
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
-        """Run a query that is prepared once, without the overhead of a cursor."""
+        """Run a query as a prepared statement, without the overhead of a cursor."""
         if name in self.prepared:
             # psycopg deallocates all statements after a rollback, and poolers may, too.
             with suppress(psycopg.errors.InvalidSqlStatementName):
@@ -427,7 +428,7 @@ class Connection(psycopg.Connection[Row]):
 
 
 def read_dsn(dsn: str) -> dict[str, Any]:
-    """Parse an address like libpq."""
+    """Parse an address as libpq does."""
     try:
         return dict(conninfo_to_dict(dsn))
     except psycopg.ProgrammingError:  # whose message contains the password
@@ -455,7 +456,10 @@ _MISSING = (
 )
 _ADVICE = (
     (psycopg.errors.DiskFull, "make room on the server's disk"),
-    (psycopg.errors.LockNotAvailable, "another transaction holds the partition: wait or end it"),
+    (
+        psycopg.errors.LockNotAvailable,
+        "wait for or end the transaction that has locked the partition",
+    ),
 )
 #: Connections inherited by a fork, referenced so that they are not closed.
 _inherited: list[psycopg.Connection[Any]] = []

@@ -62,7 +62,7 @@ class PostgresStoreSession(StoreSession):
         if ids:
             arrivals.refuse_second(ids)
         result = arrivals.send(self._session)
-        if result is None:  # an id has a decision, or half of its key matches an id that has one
+        if result is None:  # an id, or another id with the same half of its key, has a decision
             return [batch.append() for batch in batches]
         positions, appended, start = arrivals.positions(result), [], 0
         duplicates = arrivals.is_duplicate(result) if arrivals.duplicates else []

@@ -70,7 +70,7 @@ class SpooledBatch(msgspec.Struct, frozen=True, array_like=True):
         since: Time of the call, in microseconds since 1970.
         partitions: Partition of each event; stored because unreadable events cannot be routed.
         events: The encoded events.
-        recorded: Timestamps passed by the caller; None: use the journal's clock.
+        recorded: Timestamps passed by the caller. None means the time of the journal's clock.
         requests: Requests of decisions, by index in ``events``.
     """
 
@@ -121,7 +121,7 @@ class SpoolFile:
         self._place = repr(store)
         self._limit = limit
         self._start = self._open(bandit)
-        self._head = self._start  # everything before it was delivered
+        self._head = self._start  # all frames before this offset were delivered
         self._end = self._start
         self._ragged = False  # whether there may be an incomplete frame after the end
         self.waiting = 0
@@ -152,8 +152,8 @@ class SpoolFile:
         if self._end + len(frame) > self._limit:
             message = (
                 f"the spool {self._place} is full: it has {self._end} of {self._limit} bytes, and "
-                f"{len(frame)} more do not fit. Check why its journal is unavailable, or raise the "
-                "size limit of the spool; nothing was acknowledged, and trying again is safe"
+                f"{len(frame)} more do not fit. Check why its journal is unavailable, or increase "
+                "the size limit of the spool. Nothing was acknowledged, so it is safe to retry"
             )
             raise JournalUnavailable(message)
         try:
@@ -163,7 +163,7 @@ class SpoolFile:
             self._store.append(frame)
             self._store.sync()
         except OSError as error:
-            with suppress(OSError):  # otherwise the next call does it
+            with suppress(OSError):  # if this fails, the next call truncates the file
                 self._store.truncate(self._end)
                 self._ragged = False
             raise self._unwritable(error) from error
@@ -272,13 +272,13 @@ class SpoolFile:
         try:
             return self._store.read(offset, size)
         except OSError as error:
-            message = f"the spool {self._place} could not be read: {error}; check its disk"
-            raise JournalUnavailable(f"{message}, then try again") from error
+            message = f"the spool {self._place} could not be read ({error})"
+            raise JournalUnavailable(f"{message}: check its disk, then try again") from error
 
     def _unwritable(self, error: OSError) -> JournalUnavailable:
         return JournalUnavailable(
-            f"the spool {self._place} could not be written to: {error}; check whether its disk is "
-            "full; nothing was acknowledged, and trying again is safe"
+            f"the spool {self._place} could not be written to ({error}): check whether its disk is "
+            "full. Nothing was acknowledged, so it is safe to retry"
         )
 
     def _damaged(self, offset: int) -> CorruptJournal:
@@ -374,12 +374,12 @@ class DiskStore:
         if isinstance(error, BlockingIOError):
             remedy = "give each process, and each journal in it, a file of its own"
             return SpoolInUse(f"the spool {place} is in use: {remedy}")
-        message = f"could not open the spool {place}: {error.strerror}"
+        message = f"could not open the spool {place} ({error.strerror})"
         if isinstance(error, PermissionError):
             remedy = "let this user read and write the file and its folder, or choose another path"
-            return SpoolNotPermitted(f"{message}; {remedy}")
-        remedy = "check that its folder exists, and that folder and file are writable"
-        return JournalUnavailable(f"{message}; {remedy}")
+            return SpoolNotPermitted(f"{message}: {remedy}")
+        remedy = "check that its folder exists, and that the folder and the file are writable"
+        return JournalUnavailable(f"{message}: {remedy}")
 
 
 # Open files, closed in a forked child because it would hold the lock after the parent has ended.

@@ -67,8 +67,8 @@ class Forwarder:
     spools.
 
     Args:
-        wait: Timeout of calls, in seconds. None: use no thread; calls then run in the caller's
-            thread, and events are not forwarded automatically.
+        wait: Timeout of calls, in seconds. None means that there is no separate thread: calls run
+            in the caller's thread, and events are not forwarded automatically.
     """
 
     def __init__(self, wait: float | None) -> None:
@@ -119,7 +119,7 @@ class Forwarder:
             self._jobs.put(lambda: None)
 
     def stop(self, last: Callable[[], None] = lambda: None) -> None:
-        """Run ``last`` in the thread, then end the thread; wait at most for the call timeout."""
+        """Run ``last`` in the thread, then end the thread; wait no longer than the call timeout."""
         if self.wait is None:
             last()
             return
@@ -209,12 +209,12 @@ class SpoolJournal(DelegatingJournal):
         limit: Maximum size of the file, in bytes; if it is exceeded, appends raise
             :class:`JournalUnavailable`.
         wait: Timeout of an append to the journal or a read, in seconds; a call that needs both may
-            take twice as long. None: use no thread. Calls then have no timeout; call
-            :meth:`forward` yourself, and use the journal from one thread only.
-        clock: Returns the time in microseconds since 1970; None: the system clock.
+            take twice as long. None means that there is no separate thread: calls have no timeout,
+            you must call :meth:`forward` yourself, and only one thread may use the journal.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
         delivered: Called by the forwarding thread with forwarded events and their positions.
-        forwarder: Thread shared with other spools of the store, whose ``wait`` then applies; None:
-            a separate thread.
+        forwarder: Thread shared with other spools of the store, whose ``wait`` then applies; by
+            default, a separate thread.
 
     >>> import tempfile
     >>> from belated.core.events import Void
@@ -302,7 +302,7 @@ class SpoolJournal(DelegatingJournal):
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events, except second decisions; see :meth:`UniqueLog.append_unique`.
+        """Append events, but no second decision per id; see :meth:`UniqueLog.append_unique`.
 
         While the journal is down, ids cannot be checked. All events are spooled; if two decisions
         have the same id, the first one to reach the journal counts.

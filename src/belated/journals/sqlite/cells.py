@@ -27,11 +27,11 @@ _CHANGED = (
 class SQLiteCells:
     """Cells stored in one file; see :class:`~belated.journals.cells.Cells`.
 
-    Times come from this machine's clock; all processes that open the file must run on it.
+    Times come from this machine's clock; all processes that open the file must run on this machine.
 
     Args:
         path: Path of the file, created if it does not exist; or an open file to share.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
         wait: Seconds to wait for other processes before raising :class:`JournalUnavailable`.
     """
 
@@ -66,7 +66,7 @@ class SQLiteCells:
         versions = _json(expected)
 
         def change(connection: sqlite3.Connection) -> Outcome:
-            now = self._clock()  # within the transaction: times follow the order of commits
+            now = self._clock()  # read in the transaction, so that times are in commit order
             if connection.execute(_CHANGED, (versions,)).fetchone():
                 return Outcome(False, now)
             # Delete cells first, so that the cells written next can reuse their pages.

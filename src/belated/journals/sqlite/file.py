@@ -78,14 +78,14 @@ def translated(
         return CorruptJournal(message)
     if code in _NOT_ALLOWED:
         message = (
-            f"could not {verb} {str(path)!r}: {error}; check that its folder exists, and that "
-            "folder and file are writable"
+            f"could not {verb} {str(path)!r} ({error}): check that its folder exists, and that "
+            "the folder and the file are writable"
         )
         return JournalUnavailable(message)
     if code in _TRANSIENT:
         message = (
-            f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, and trying "
-            "again is safe"
+            f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, so it is safe to "
+            "retry"
         )
         return JournalUnavailable(message)
     return error
@@ -96,7 +96,7 @@ Inode = tuple[int, int]
 
 
 def inode_of(path: str | Path) -> Inode | None:
-    """Return device and inode of the file at a path; None if the file does not exist."""
+    """Return the device and inode of the file at a path; None if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -186,7 +186,7 @@ T = TypeVar("T")
 
 
 class SQLiteFile:
-    """A SQLite connection shared by threads; access by threads and writes by processes serialize.
+    """A SQLite connection shared by threads; calls of threads and writes of processes take turns.
 
     Args:
         path: Path of the file, created if it does not exist.
@@ -258,7 +258,7 @@ class SQLiteFile:
         with self._translated("write to"):
             connection = self._connect()
             try:
-                # IMMEDIATE locks before the first read, so that the data read stays current.
+                # IMMEDIATE takes the write lock before the first read, so that data stays current.
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 self._check_in_place()
@@ -275,7 +275,10 @@ class SQLiteFile:
             self._checkpoint_if_due(connection, size)
 
     def note_last(self, last: LastRecord) -> None:
-        """Set the last record, within :meth:`write`; opening the file checks that it exists."""
+        """Remember the last record written; call this only inside :meth:`write`.
+
+        The next time the file is opened, this record must exist.
+        """
         self._last = last
 
     def check_open(self) -> None:
@@ -299,12 +302,12 @@ class SQLiteFile:
             self._log_inode = None
             self._pid = os.getpid()
             self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
-            # Count a log left by other processes, so that the first write checkpoints a long one.
+            # Count a log left by other processes, so that the first write checkpoints a long log.
             self._since_checkpoint = self._log.stat().st_size if self._log.exists() else 0
         elif self._pid != os.getpid():
             message = (
-                f"the journal {str(self.path)!r} was open in the parent process when this one was "
-                "forked outside of Python: close it there before the fork"
+                f"the journal {str(self.path)!r} was open in the parent process when this process "
+                "was forked outside of Python: close it in the parent before the fork"
             )
             raise JournalError(message)
         return self._connection
@@ -385,7 +388,7 @@ class SQLiteFile:
 
 
 class BorrowedFile(SQLiteFile):
-    """A shared connection of another object; closing this object leaves the connection open.
+    """Shares the connection of another object; closing this object leaves the connection open.
 
     Args:
         lender: Owner of the connection.
@@ -397,7 +400,7 @@ class BorrowedFile(SQLiteFile):
         self._closed = False
 
     def note_last(self, last: LastRecord) -> None:
-        """Set the last record, within :meth:`write`."""
+        """Remember the last record written; see :meth:`SQLiteFile.note_last`."""
         self._lender.note_last(last)
 
     def empty_log(self) -> None:
@@ -422,7 +425,7 @@ def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
     """Connect with the settings that durability requires, and verify them."""
     if _make_private(path):
         end.remove()
-    last = end.read()  # before the journal: a commit is written to the journal first
+    last = end.read()  # read before the journal, because commits are written to the journal first
     connection = sqlite3.connect(
         path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=32
     )
@@ -465,7 +468,7 @@ def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fr
         message = (
             f"{str(path)!r} has lost acknowledged events: the record at partition {partition}, "
             f"position {position} was committed, but is missing or different now. The write-ahead "
-            "log was damaged, or the file was replaced by an older copy: restore a backup; or, to "
+            "log was damaged, or the file was replaced by an older copy: restore a backup, or, to "
             f"continue without these events, remove {str(path) + '.end'!r}"
         )
         raise CorruptJournal(message)
@@ -474,7 +477,7 @@ def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fr
 def _make_private(path: Path) -> bool:
     """Create a missing file that only its owner can read.
 
-    SQLite would use the default permissions. Its write-ahead log inherits those of the file.
+    SQLite would use the default permissions. The write-ahead log inherits the file's permissions.
 
     Returns:
         Whether the file is new.
@@ -508,14 +511,14 @@ def check_format(application: int, version: int, path: Path) -> None:
         raise _not_a_journal(path)
     if version > FORMAT:
         message = (
-            f"{str(path)!r} has format {version}, and this release knows {FORMAT} at most: "
+            f"{str(path)!r} has format {version}, but this release supports at most {FORMAT}: "
             "upgrade belated"
         )
         raise UnsupportedFormat(message)
 
 
 def _not_a_journal(path: Path) -> NotAJournal:
-    return NotAJournal(f"{str(path)!r} is not a journal of belated: choose another file")
+    return NotAJournal(f"{str(path)!r} is not a belated journal: choose another file")
 
 
 def _create(connection: sqlite3.Connection, path: Path) -> None:

@@ -64,7 +64,7 @@ def keyed_hash(secret: bytes) -> blake2s:
 
 
 def mark_of(event: Event | Opaque, keyed: blake2s) -> int:
-    """Return the number by which the records of an id are indexed; it need not be unique.
+    """Return the number under which the records of an id are indexed; it need not be unique.
 
     >>> from belated.core.events import Settled
     >>> mark_of(Settled(0, 5), keyed_hash(b"secret"))
@@ -89,7 +89,7 @@ def mark_of_key(key: bytes, keyed: blake2s) -> int:
 
 
 def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
-    """Return the checksum of a row, which covers all four values."""
+    """Return the checksum of a row, computed over all four values."""
     whole = place ^ recorded ^ mark
     return zlib.crc32(data, (whole ^ whole >> 32) & 0xFFFFFFFF)
 
@@ -126,8 +126,8 @@ class SQLiteJournal(StoredJournal):
         path: Path of the file, created if it does not exist.
         bandit: Name of the bandit within the file.
         partitions: Number of partitions, a power of two that is fixed when the bandit is first
-            opened; None: the existing number, or 1 for a new bandit.
-        clock: Returns the time in microseconds since 1970; None: the system clock.
+            opened. None means the existing number, or 1 for a new bandit.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
         wait: Seconds to wait for other processes before raising :class:`JournalUnavailable`.
 
     >>> import tempfile

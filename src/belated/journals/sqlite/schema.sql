@@ -2,7 +2,7 @@
 -- registered in a cell.
 
 -- `place` combines bandit, partition and position (12 bits of partition, 40 of position), so that
--- the table is its own index and a partition is a range of it. `mark` identifies the event's id
+-- the table is its own index and each partition is a range of rows. `mark` identifies the event's id
 -- (see `mark_of_key`), and is negative for events without an id. `check` is a CRC-32 of the row, which
 -- reveals damage. `digest` is a BLAKE2b hash of the event. Readers chain the digests, which reveals
 -- forgeries.
@@ -15,13 +15,14 @@ CREATE TABLE record (
     event    BLOB NOT NULL
 );
 
--- The requests of decisions, apart from the records, because learners do not read them.
+-- The requests of decisions, stored separately from the records, because learners do not read them.
 CREATE TABLE request (
     place   INTEGER PRIMARY KEY,
     request BLOB NOT NULL
 );
 
--- Finds the records of an id. SQLite appends `place`, so those of a partition are adjacent.
+-- Finds the records of an id. SQLite appends `place` to each index entry, so the records of a
+-- partition are adjacent.
 CREATE INDEX record_by_mark ON record (mark);
 
 -- Small named values with versions: everything that is stored besides records and requests.

@@ -61,8 +61,8 @@ class SQLiteSession(StoreSession):
 
     Args:
         store: Store of the file, which is created if it does not exist.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
-        wait: Seconds to wait for other processes before :class:`JournalUnavailable`.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
+        wait: Seconds to wait for other processes before raising :class:`JournalUnavailable`.
     """
 
     def __init__(self, store: SQLiteStore, clock: Clock | None, wait: float) -> None:
@@ -114,7 +114,7 @@ class SQLiteSession(StoreSession):
         return self._file.read(read)
 
     def close(self) -> None:
-        """Close the file; later calls of opened objects raise :class:`JournalClosed`."""
+        """Close the file; later calls on opened objects raise :class:`JournalClosed`."""
         super().close()
         self._file.close()
 
@@ -126,7 +126,7 @@ class SQLiteStore(Store):
 
     Args:
         path: Path of the file, on a local disk.
-        clock: Returns the time in microseconds since 1970; None for the system clock.
+        clock: Returns the time in microseconds since 1970; by default, the system clock.
 
     >>> SQLiteStore("offers.db").place
     "'offers.db'"
@@ -171,7 +171,7 @@ class SQLiteStore(Store):
         path = self.path
         for suffix in ("", "-wal", "-shm"):
             if path.with_name(path.name + suffix).exists():
-                message = f"{path}{suffix} exists already: choose a new file for the import"
+                message = f"{path}{suffix} already exists: choose a new file for the import"
                 raise InvalidInput(message, path)
         if not path.parent.is_dir():
             raise InvalidInput(f"{path.parent}: there is no such folder", path)

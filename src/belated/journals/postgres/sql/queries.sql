@@ -32,7 +32,7 @@ SELECT max(version), max(oldest) FROM belated.migration;
 -- lock_tables: let only one process at a time create the tables
 SELECT pg_advisory_xact_lock(7088419842034167156);
 
--- make_partitions: rows that appends to a bandit lock
+-- make_partitions: insert the rows that appends to a bandit lock
 INSERT INTO belated.partition (bandit, partition)
 SELECT %(bandit)s, generate_series(0, %(partitions)s::integer - 1);
 
@@ -54,7 +54,7 @@ SELECT position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
 ORDER BY position LIMIT %(limit)s;
 
--- read_columns: the same, each column as one value
+-- read_columns: the same records, with each column combined into one value
 SELECT string_agg(int8send(position), '' ORDER BY position),
        string_agg(int8send(recorded), '' ORDER BY position),
        string_agg(int8send("check"), '' ORDER BY position),

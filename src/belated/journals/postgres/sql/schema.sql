@@ -1,4 +1,4 @@
--- The tables of the journals, version 12, for a database without them.
+-- The tables of the journals, version 12, for a database that does not have them yet.
 
 CREATE SCHEMA belated;
 
@@ -20,8 +20,8 @@ CREATE TABLE belated.partition (
 );
 
 -- `mark` identifies duplicate events, and finds the records of an id: 8 bytes of the id's key, 8 of a
--- hash of it, whether it is a decision, then 8 bytes of a hash of the event. Ids begin with the time,
--- so that new marks fall on cached pages. Finding an id with the hash of another takes 2^64 trials.
+-- hash of it, a byte that marks decisions, then 8 bytes of a hash of the event. Ids begin with the
+-- time, so new marks are on cached pages. Finding an id with the hash of another takes 2^64 trials.
 -- `check` is the CRC-32 of the event, combined with its place and stamp, which reveals damage.
 -- `digest` is a BLAKE2b hash of the event; readers chain the digests, which reveals forgeries.
 CREATE TABLE belated.record (
@@ -37,7 +37,7 @@ CREATE TABLE belated.record (
     CONSTRAINT record_is_new UNIQUE (bandit, partition, mark)
 );
 
--- The requests of decisions, apart from the records, because learners do not read them.
+-- The requests of decisions, stored separately from the records, because learners do not read them.
 CREATE TABLE belated.request (
     bandit    integer NOT NULL,
     partition smallint NOT NULL,
@@ -58,8 +58,9 @@ CREATE TABLE belated.request (
 -- A stored event keeps its position, so repeating an append is safe. Stamps are those of the server's
 -- clock, or those passed, and never decrease within a partition.
 --
--- For ids chosen by callers, the beginnings of the marks of decisions may be passed: if one of them
--- already has a decision, nothing is written, and the result is NULL. The client then looks it up.
+-- For ids chosen by callers, the beginnings of the marks of decisions may be passed: if one of the ids
+-- already has a decision, nothing is written, and the result is NULL. The client then looks up the
+-- decision.
 --
 -- A caller that knows the last record passes its digest and stamp. If it is still the last record,
 -- the stamp of the events follows their positions, and the caller need not read them back.
@@ -309,8 +310,8 @@ CREATE TABLE belated.cell (
     value   bytea NOT NULL
 );
 
--- Change cells if versions are as expected, 0 for a cell that must not exist; return the time, negated
--- if nothing was changed.
+-- Change cells if their versions are as expected (0 means that a cell must not exist). Return the time,
+-- negated if nothing was changed.
 --
 -- Existing cells are locked first, always in the same order. Cells that must not exist cannot be
 -- locked: they are inserted, so that concurrent inserts wait, and removed again.
