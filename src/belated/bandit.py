@@ -982,7 +982,7 @@ class Bandit:
         return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def sync(self) -> int:
-        """Read records from other processes and settle ended windows; return the record count."""
+        """Read new records and settle decisions whose window has ended; return the record count."""
         with self._lock, self._follower:
             before = self._fold.version
             self._settle()

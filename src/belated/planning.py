@@ -519,7 +519,7 @@ class RoundsDelay:
     Args:
         delay: Delays in seconds.
         pace: Number of rounds per second.
-        every: Number of rounds between model refreshes; rewards are learned at the next refresh.
+        every: Number of rounds between model refreshes; a reward is used from the next refresh on.
 
     >>> from belated.delays import Constant
     >>> RoundsDelay(Constant(50), pace=0.1).sample(3, np.random.default_rng(0))

@@ -178,7 +178,7 @@ def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
                 (journal_of(live).number,),
             )
             start = time.monotonic()
-            with pytest.raises(JournalUnavailable, match=r"lock timeout.*holds the partition"):
+            with pytest.raises(JournalUnavailable, match=r"lock timeout.*locked the partition"):
                 live.decide_many(rows=[OFFER] * 3)
             assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
             live.sync()

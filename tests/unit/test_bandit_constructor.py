@@ -90,8 +90,8 @@ def test_a_policy_without_a_width_says_so() -> None:
     ("settings", "match"),
     [
         ({}, r"`features` is missing: pass the names of the actions"),
-        ({"features": DelayedUCB(2)}, r"a policy, DelayedUCB: pass it as policy="),
-        ({"features": DelayedUCB}, r"a policy, DelayedUCB: pass it as policy="),
+        ({"features": DelayedUCB(2)}, r"a policy \(DelayedUCB\): pass the actions or"),
+        ({"features": DelayedUCB}, r"a policy \(DelayedUCB\): pass the actions or"),
         ({"features": PerArm}, "`features` is the class PerArm: pass an instance"),
         ({"features": "blue"}, "`actions` must be .*got 'blue'"),
         (

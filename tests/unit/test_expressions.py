@@ -320,11 +320,7 @@ class TestDefinitions:
         [
             (WHOLE_POLICIES, "paper_ducb", "missing a required argument: 'dim'; it takes dim, "),
             (WHOLE_POLICIES, "paper_ducb(2)", "missing a required argument: 'family'"),
-            (
-                WHOLE_POLICIES,
-                "DelayedUCB(-1, Bernoulli)",
-                "`dim` must be a whole number of at",
-            ),
+            (WHOLE_POLICIES, "DelayedUCB(-1, Bernoulli)", "`dim` must be a positive integer"),
             (WHOLE_POLICIES, "DelayedUCB(2, Laplace)", "`family` is Laplace("),
             (WHOLE_POLICIES, "Bernoulli()", "unknown name Bernoulli"),
             (

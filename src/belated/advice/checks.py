@@ -279,8 +279,8 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
 def _waiting(seen: Evidence, window: int) -> Words | None:
     """Check whether the window is long relative to the delays, and many decisions are pending.
 
-    Rewards are learned on arrival, missing rewards only at the end of the window, so predictions
-    are too high until then. The finding is either that predictions are currently too high, or that
+    The model learns from rewards on arrival, but from missing rewards only when the window ends, so
+    predictions are too high until then. The finding is that predictions are too high now, or that
     rewards arrive so quickly that most of the window is unnecessary. Only decisions older than a
     fifth of the window are used.
     """
@@ -306,7 +306,8 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
     return (
         f"{QUICK:.0%} of the rewards so far arrived within {_time(quick)}, but the window is"
         f" {_time(window)}",
-        "rewards are learned on arrival, but missing rewards only when the window ends, so"
+        "the model learns from rewards on arrival, but from missing rewards only when the window"
+        " ends, so"
         f" {by_how_much}. Use rewards=ConversionsOnly(window){shorter}",
     )
 
@@ -436,7 +437,7 @@ def calibration(seen: Evidence) -> Words | None:
     said = f"predictions are {1.0 + bias:.2g} times the observed rewards"
     if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
         return said, (
-            "rewards are learned on arrival, but missing rewards only after"
+            "the model learns from rewards on arrival, but from missing rewards only after"
             f" {_time(seen.window)}. Use rewards=ConversionsOnly(window)"
         )
     return said, (

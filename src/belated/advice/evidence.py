@@ -78,7 +78,7 @@ class Evidence:
         family: family of the rewards.
         ridge: average prior precision of a coefficient.
         window: the window of rewards; None if there is none.
-        defaults: whether a decision without a reward is learned at the end of its window.
+        defaults: whether the model learns from a decision without a reward when its window ends.
         now: time of the last event.
         latest: when the last reward arrived; NONE if there is none.
         decisions: total number of decisions.
@@ -89,11 +89,11 @@ class Evidence:
         made: when each decision in the sample was made, in the order of decision numbers.
         arrived: when the reward of each decision arrived, or NONE.
         value: the reward of each decision, or the default.
-        learned: whether each value is learned.
+        learned: whether the model learns from each value.
         rows: rows of some decisions in the sample.
         at: indices of these decisions in the sample.
-        on_arrival: whether rewards are learned on arrival, and missing rewards later.
-        together: whether rewards are learned at a common age.
+        on_arrival: whether the model learns from rewards on arrival, and from missing ones later.
+        together: whether the model learns from all rewards at a common age.
         conversions: whether only conversions are reported, so that decisions are weighted by age.
         overview: facts available only in a report; the default in a running bandit.
     """

@@ -40,7 +40,7 @@ class IssueKind(NamedTuple):
 KINDS = {
     "unmatched": IssueKind(
         "Unknown decision", "name an unknown decision",
-        "they are not learned. Report rewards under decision.id",
+        "they have no effect unless the decision arrives. Report rewards under decision.id",
     ),
     "conflict": IssueKind(
         "Contradicted", "contradict an earlier value",

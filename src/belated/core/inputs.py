@@ -181,7 +181,7 @@ def as_probability(value: Any, name: str) -> float:
 def as_dim(dim: Any, name: str = "dim") -> int:
     """Return ``dim`` as an int; raise unless it is a positive integer."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
-        raise must_be(name, "a whole number of at least 1", dim)
+        raise must_be(name, "a positive integer", dim)
     return int(dim)
 
 

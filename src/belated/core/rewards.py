@@ -133,10 +133,10 @@ class DefaultAfter(_Semantics):
         bounds: smallest and largest valid reward; other rewards are rejected.
         attribution: how long after a decision subject rewards are credited to it; by default, the
             length of the window.
-        learn: "on arrival" learns a reward when it arrives and the default when the window ends.
-            Successes are then learned sooner than failures, and predictions are too high until the
+        learn: "on arrival" uses a reward when it arrives and the default when the window ends. The
+            model then learns successes sooner than failures, and predictions are too high until the
             first windows have ended, by a factor of several if the window is much longer than the
-            delays. "together" learns both when the window ends: predictions are unbiased, but
+            delays. "together" uses both when the window ends: predictions are unbiased, but
             nothing is learned earlier. :class:`ConversionsOnly` avoids both problems.
 
     >>> DefaultAfter("30m").default
@@ -176,7 +176,7 @@ class ConversionsOnly(_Semantics):
     Choose this if only good outcomes are reported, such as clicks, sales or sign-ups. The bandit
     learns from every decision immediately, weighted by the share of conversions expected by its
     age. The bandit also estimates this share, with one delay distribution for all actions. A
-    conversion after the window is learned like any other. A reward of 0 carries no more information
+    conversion after the window counts like any other. A reward of 0 carries no more information
     than a missing reward.
 
     Args:

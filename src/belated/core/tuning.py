@@ -20,9 +20,8 @@ class Tuning:
         bulk: minimum number of new records to fold in bulk, with a single fit at the end.
         snapshot_every: number of records between two snapshots of a bandit.
         dropped: number of forgotten decisions that are removed from memory together.
-        exact: maximum number of rewards that are learned row by row. Beyond it, the oldest are
-            frozen as sums, which changes the estimate by about a hundredth of its standard
-            deviation.
+        exact: maximum number of rewards stored as individual rows. Beyond it, the oldest are frozen
+            as sums, which changes the estimate by about a hundredth of its standard deviation.
         block: number of rows that are frozen together.
         batch: number of changes that a learner collects before it adds them to its sums; None if
             it depends on the dimension.

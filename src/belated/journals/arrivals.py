@@ -169,9 +169,9 @@ def check_range(partition: int, after: int, limit: int, partitions: int) -> None
     """Raise InvalidInput if the arguments of a read are out of range."""
     check_partition(partition, partitions)
     if after < 0:
-        raise must_be("after", "a position of at least 0", after)
+        raise must_be("after", "a non-negative position", after)
     if limit < 0:
-        raise must_be("limit", "a number of records of at least 0", limit)
+        raise must_be("limit", "a non-negative number of records", limit)
 
 
 def check_partition(partition: int, partitions: int) -> None:

@@ -553,7 +553,7 @@ class JournalContract(LogContract):
             assert log.decisions(["a", "b", "c"]) == {"a": standing}
 
     def test_settlements_returns_the_latest(self) -> None:
-        """Settlements are found in order, whether near the end of the partition or far from it."""
+        """The latest settlements are returned in order, wherever they are in the partition."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.settlements(1) == []
             log.append([Settled(1, until) for until in range(100, 300)])
