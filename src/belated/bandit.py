@@ -480,7 +480,7 @@ class Bandit:
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider
-        if decider.mode == "off":  # another process may have switched it on
+        if decider.mode == "off":  # another process may have switched the bandit on
             self._read_new()
         if self._fold.mode != decider.mode or self._fold.chosen is not decider.chosen:
             self._apply_mode()

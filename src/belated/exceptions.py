@@ -447,7 +447,7 @@ class AdviceWarning(BelatedWarning):
 
 
 class ClockWarning(BelatedWarning):
-    """The system clock jumped ahead; records get the time without the jump."""
+    """The system clock jumped ahead; timestamps of records ignore the jump."""
 
 
 class ConvergenceWarning(BelatedWarning):

@@ -91,7 +91,7 @@ def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
 
 
 def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
-    """Return a mapping from names to these functions or classes."""
+    """Map the name of each function or class to the object itself."""
     return {make.__name__: make for make in made}
 
 

@@ -206,7 +206,7 @@ SOME, INSTANT = 3, 1e-5
 #: Ratio of window to delays above which the window for conversions is too long, and the time that
 #: must elapse before the check, as a multiple of the delays.
 TOO_LONG, SEEN = 1_000.0, 10.0
-#: Maximum factor by which the share of rewards among learned outcomes may be too high.
+#: Tolerated overestimate of the share of rewards among learned outcomes, as a factor.
 TOO_HIGH = 1.5
 
 

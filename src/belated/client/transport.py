@@ -28,7 +28,7 @@ except ModuleNotFoundError:
 
 #: Retry on these statuses, which indicate an overloaded or unavailable service or proxy.
 AGAIN = frozenset({429, 502, 503, 504})
-#: Maximum wait before the first retry, doubled for each later retry, and its upper limit; seconds.
+#: Maximum wait before the first retry, which doubles with each retry, and its limit, in seconds.
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 
 _read_problem = msgspec.json.Decoder(Problem).decode

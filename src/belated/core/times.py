@@ -211,7 +211,9 @@ def lasting(seconds: float, *, words: bool = False) -> str:
 
 
 def largest_unit(seconds: float, least: float = 1.0) -> tuple[float, str]:
-    """Return the largest unit that a duration contains ``least`` times: its seconds and its name.
+    """Return the largest unit that fits a duration, as its size in seconds and its name.
+
+    The duration must be at least ``least`` units long; the smallest unit is the second.
 
     >>> largest_unit(5_400), largest_unit(5_400, least=2.0)
     ((3600.0, 'hour'), (60.0, 'minute'))

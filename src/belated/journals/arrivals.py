@@ -31,7 +31,7 @@ from belated.exceptions import InvalidInput
 from belated.journals.log import Appended, Requests, Tail
 
 T = TypeVar("T")
-#: Returns the time in microseconds since 1970.
+#: A function that returns the time in microseconds since 1970.
 Clock = Callable[[], int]
 
 

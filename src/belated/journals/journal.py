@@ -13,7 +13,7 @@ from belated.journals.log import Requests, UniqueLog
 from belated.journals.pages import ColumnLog, ColumnPage
 from belated.journals.snapshots import Snapshot
 
-#: Number of records per read call of a :class:`DelegatingJournal`, small enough for calls to be
+#: Number of records per read call of a :class:`DelegatingJournal`, small enough that each call is
 #: short.
 PAGE = 500
 

@@ -115,7 +115,7 @@ class MemoryIndex:
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
             records = self._records.setdefault(_index_key(record), [])
-            if not records or records[-1] is not record:  # already added if interrupted
+            if not records or records[-1] is not record:  # added already if a call was interrupted
                 records.append(record)
             self._indexed[partition] += 1
         return self._records.get((partition, key, decisions), [])
@@ -237,7 +237,7 @@ class MemoryJournal(IndexedJournal):
             if requests and index in requests:
                 requests_of_stream[record.partition, record.position] = requests[index]
         for partition, (stream, requests_of_stream) in added.items():
-            # Do not call functions between these lines: Python raises interrupts after calls.
+            # Do not call functions between these lines: an interrupt may be raised after any call.
             facts.requests |= requests_of_stream
             facts.streams[partition] += stream
         self._keep_acts(records)

@@ -45,8 +45,8 @@ class SteadyClock:
     def __init__(self, time_of_day: Callable[[], int], passed: Callable[[], int]) -> None:
         self._time_of_day = time_of_day
         self._passed = passed
-        # The greatest accepted difference between the two clocks.
-        self._ahead = time_of_day() - passed()  # nanoseconds
+        # The greatest accepted difference between the two clocks, in nanoseconds.
+        self._ahead = time_of_day() - passed()
         self._held = False
         self._checked = -SOON  # the last time of day that was checked and accepted
 

@@ -20,7 +20,7 @@ from belated.exceptions import InvalidInput
 #: The permissions that a key can grant.
 KeyScope = Literal["decide", "reward", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-#: In a key's list of bandits, means all bandits.
+#: Entry in a key's list of bandits that means all bandits.
 ALL = "*"
 
 _PREFIX = "blt_"

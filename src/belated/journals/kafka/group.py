@@ -51,7 +51,7 @@ class WorkerGroup:
         self._held: set[int] = set()
         #: Held partitions that the brokers have revoked.
         self._surplus: set[int] = set()
-        #: Held partitions that another worker seems to own, with the time until which to assume so.
+        #: Held partitions that another worker seems to own; they are not claimed until this time.
         self._doubted: dict[int, float] = {}
         self._called_at = 0.0
         self._left = False

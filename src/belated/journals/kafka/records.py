@@ -56,7 +56,7 @@ class PerProcess(Generic[T]):
             return self._clients[os.getpid()]
 
     def discard(self, client: T | None = None) -> T | None:
-        """Remove and return the client of this process; if ``client`` is given, only that one."""
+        """Remove and return this process's client; if ``client`` is given, only that client."""
         with self._lock:
             if client is not None and self._clients.get(os.getpid()) is not client:
                 return None

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 #: Prefixes of the marks of events without an id; the seventh byte of a key is never 0.
 SETTLED, _OTHER = bytes(8), bytes(7) + b"\1"
-#: A NUL character in JSON, which PostgreSQL cannot store; the group is the backslashes before it.
+#: A NUL character in JSON, which PostgreSQL cannot store; the group matches preceding backslashes.
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 #: Number of bytes of an erased key in a mark: 8 of the id's key, and 8 of a cryptographic hash.
 INDEXED = 16

@@ -249,7 +249,7 @@ class SpoolJournal(DelegatingJournal):
         #: Why the journal refuses events although the store is up; None if it does not.
         self._refusal: str | None = None
         self._forwarded = 0
-        self._lock = threading.Lock()  # held to use the file
+        self._lock = threading.Lock()  # protects the file
         store = DiskStore(path) if isinstance(path, str | os.PathLike) else path
         self._place = repr(store)
         try:

@@ -178,7 +178,7 @@ FORMAT = 4
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
-_CHECKPOINT_BYTES = 1000 * _PAGE  # as in SQLite by default
+_CHECKPOINT_BYTES = 1000 * _PAGE  # SQLite's default
 _CHECKPOINT_SECONDS = 60.0  # limits what is lost if the write-ahead log is damaged
 _making = threading.Lock()
 

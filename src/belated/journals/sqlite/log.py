@@ -54,7 +54,7 @@ from belated.journals.steady_clock import system_clock
 
 #: Marks of events without an id; marks of ids are not negative.
 SETTLED, _OTHER = -1, -2
-#: Creates the tables of outcomes.
+#: Script that creates the tables of outcomes.
 _OUTCOMES = Path(__file__).with_name("outcomes.sql")
 
 
