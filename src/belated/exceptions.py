@@ -282,7 +282,7 @@ class ServiceError(BelatedError, RuntimeError):
 
 
 class ServiceUnavailable(ServiceError, OSError):
-    """A service could not be reached in time, or could not answer; retry the call.
+    """A service could not be reached in time, or could not respond; retry the call.
 
     The last attempt may have taken effect. Retrying is safe if the call includes a decision id.
     """

@@ -115,11 +115,11 @@ class Learning:
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean over simulated problems, with its interval.
+    """The mean over simulated problems, with a confidence interval.
 
     Attributes:
         mean: Mean over all problems.
-        low: Lower end of the interval, from Student's t distribution.
+        low: Lower end of the interval, from the t distribution.
         high: Upper end of the interval.
     """
 
@@ -129,7 +129,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Vector) -> Interval:
-        """Compute the mean of the values and its interval.
+        """Compute the mean of the values and its confidence interval.
 
         >>> round(Interval.of(np.array([1.0, 2.0, 3.0])).low, 2)
         -0.48
@@ -482,7 +482,7 @@ class SecondsDelay(Protocol):
     """Draws delays in seconds; any distribution from :mod:`belated.delays` can be used."""
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return delays; :data:`~belated.delays.NEVER` for rewards that never arrive."""
+        """Return ``count`` delays; :data:`~belated.delays.NEVER` for rewards that never arrive."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,7 +106,7 @@ def missing(seen: Evidence) -> Words | None:
 
 
 def _missing(seen: Evidence, least: int) -> tuple[int, int] | None:
-    """Return the numbers of old decisions without a reward and in total, if most have none."""
+    """Count old decisions without a reward, and all old decisions; None unless most have none."""
     old = int(seen.old.sum())
     without = int((seen.old & ~seen.rewarded).sum())
     return (without, old) if old >= least and without > 0.5 * old else None

@@ -141,7 +141,7 @@ class _Calls:
     def _fallback_of(
         self, action: int | str | None, requests: list[DecisionRequest]
     ) -> int | str | None:
-        """Return the fallback action of a call, or None. Reject an invalid one even if unused."""
+        """Return a call's fallback action, or None; reject an invalid action even if unused."""
         action = self._fallback if action is None else action
         if action is not None:
             for request in requests:

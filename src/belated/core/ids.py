@@ -212,7 +212,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def check_partitions(partitions: Any) -> int:
-    """Return the number of partitions; raise unless it is a power of two from 1 to 4096.
+    """Return ``partitions`` as an int; raise unless it is a power of two from 1 to 4096.
 
     >>> check_partitions(16)
     16

@@ -210,7 +210,7 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
 
 
 def as_float(value: Any) -> float:
-    """Return the value as a float, or nan if it is not a number."""
+    """Return ``value`` as a float, or nan if it is not a number."""
     try:
         return math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):

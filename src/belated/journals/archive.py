@@ -58,7 +58,7 @@ class ArchivedDecision(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ArchivedDay:
-    """One day of one partition.
+    """The data to archive for one day of one partition.
 
     Attributes:
         partition: Partition of the journal.

@@ -40,7 +40,7 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Held(NamedTuple):
-    """A lease that a process holds, as far as it knows.
+    """A lease that a process believes it holds.
 
     Attributes:
         holder: Name of the learner.

@@ -192,7 +192,7 @@ class Pieces:
         return Stored(cell.version, contents, cells.get(note, NO_CELL))
 
     def load(self, partition: int) -> tuple[int, Contents, Snapshot] | None:
-        """Return the list's version, the list, and a snapshot of the pieces found; None if empty."""
+        """Return the list's version, the list and a snapshot of the pieces found, or None."""
         version, contents, _ = self.stored(partition)
         while contents is not None:
             pieces = self.read(partition, contents.checksums.values())

@@ -73,7 +73,7 @@ def hash_of(key: str) -> bytes:
 
 
 def check_key(key: Any) -> str:
-    """Return ``key`` unchanged; raise unless it is well-formed. The error does not include it."""
+    """Return ``key`` unchanged; raise unless it is well-formed. The error omits the key."""
     if not isinstance(key, str) or not looks_whole(key):
         message = "this is not a belated API key: copy all of it, from blt_ to the last character"
         raise InvalidInput(message)
@@ -121,7 +121,7 @@ class Key:
     _at: float = field(default=-math.inf, repr=False)
 
     def may(self, scope: KeyScope, bandit: str | None) -> bool:
-        """Return whether the key grants a scope for a bandit, or for a route without one (None)."""
+        """Return whether the key grants a scope for a bandit, or without a bandit (None)."""
         if scope not in self.scopes:
             return False
         return bandit is None or self.everywhere or bandit in self.bandits
@@ -137,7 +137,7 @@ class Key:
         return self._count(now, 1, room=1)
 
     def charge(self, now: float, count: int) -> float:
-        """Count ``count`` more items of a request; return 0 or seconds to wait, like :meth:`wait`.
+        """Count ``count`` more items of a request; return 0 or the wait, like :meth:`wait`.
 
         A batch of any size is allowed whenever a single item would be. Items in excess of the rate
         delay the following requests.

@@ -83,7 +83,7 @@ class Cluster:
         return f"Kafka at {self.brokers}"
 
     def settings(self, **fixed: Any) -> dict[str, Any]:
-        """Return the settings of a client; underscores in names replace periods."""
+        """Return the settings of a client; underscores in argument names become periods."""
         return {
             "socket.nagle.disable": True,
             "log_level": 0,  # errors are raised; librdkafka would log to stderr

@@ -76,7 +76,7 @@ def pack(
     stamps: Sequence[int] | None = None,
     requests: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Return the value of a record.
+    """Encode a commit as the value of a Kafka record.
 
     Args:
         events: Encoded events.
@@ -150,7 +150,7 @@ class Commit:
 
 
 def unpack(value: bytes, offset: int, recorded: int) -> Commit:
-    """Decode the value of a record.
+    """Decode the value of a Kafka record.
 
     Args:
         value: Value of the record.

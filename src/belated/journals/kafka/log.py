@@ -276,7 +276,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     def _stamps(
         self, events: Sequence[Event], homes: Sequence[int], recorded: Sequence[int] | None
     ) -> list[int] | None:
-        """Return the timestamps to send with the events; None to use the broker's timestamps."""
+        """Return the timestamps to send with the events; None means the broker's timestamps."""
         if recorded is None and self._clock is None:
             return None
         stamps = stamps_for(events, recorded, self._clock or self.now)

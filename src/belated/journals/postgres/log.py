@@ -417,7 +417,7 @@ class PostgresJournal(StoredJournal):
     def _append_new(
         self, talk: Talk, events: Sequence[Event], ids: Collection[str], requests: Requests | None
     ) -> Appended:
-        """Look up the ids under a lock, and append all events except second decisions."""
+        """Look up the ids under a lock, then append; skip decisions whose id has a decision."""
         self._lock_partitions(talk, {route(event, self._partitions) for event in events})
         known = self._find(talk, {erased_key_of(id) for id in ids}, 0)
         first = FirstDecisions(events, ids, known)

@@ -108,7 +108,7 @@ class Talk:
         return cursor.fetchall() if cursor.description else []
 
     def run_registered(self, name: str, rows: int, /, **values: object) -> list[Row]:
-        """Run a query that must return ``rows`` rows; fewer mean that a bandit was lost."""
+        """Run a query that must return ``rows`` rows; fewer mean that a registration was lost."""
         result = self.run_query(name, **values)
         if len(result) != rows:
             raise psycopg.errors.ForeignKeyViolation(f"{name}: {len(result)} of {rows} rows")

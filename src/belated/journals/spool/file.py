@@ -369,7 +369,7 @@ class DiskStore:
             os.close(file)
 
     def _failure(self, error: OSError) -> JournalUnavailable:
-        """Translate an error on opening the file."""
+        """Translate an error that occurred while the file was opened."""
         place = repr(str(self._path))
         if isinstance(error, BlockingIOError):
             remedy = "give each process, and each journal in it, a file of its own"

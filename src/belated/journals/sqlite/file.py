@@ -119,7 +119,7 @@ class LastRecord(NamedTuple):
 
 
 class EndFile:
-    """A small file that holds the last committed record, to detect a truncated journal.
+    """A small file that identifies the last committed record, to detect a truncated journal.
 
     The file is written after every commit, but synced only at checkpoints, so that a commit needs
     no second sync.
