@@ -110,8 +110,8 @@ def test_a_decision_without_rows(bandit: Bandit) -> None:
     ("context", "match"),
     [
         (ROWS, r"one row of numbers per action, rows="),
-        ({"age": 3}, r"create it with Bandit\(PerArm"),
-        (["blue", "red"], r"name the actions once, Bandit\("),
+        ({"age": 3}, r"add features, as in Bandit\(PerArm"),
+        (["blue", "red"], r"name the actions once, as in Bandit\("),
         ("blue", "rows="),
     ],
 )

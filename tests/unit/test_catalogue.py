@@ -71,7 +71,7 @@ def test_numbers_without_encoders() -> None:
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
-        (["red shoes", "hat"], "the action 'hat' is not in the catalogue: offer it with a record"),
+        (["red shoes", "hat"], "the action 'hat' is not in the catalogue: add it, or send"),
         ({"hat": None}, "the action 'hat' is not in the catalogue"),
         (["red shoes", "red shoes"], "'red shoes' is offered twice"),
         ([], "offer at least one action"),

@@ -82,7 +82,7 @@ def test_a_model_made_with_other_features_is_refused(coordination: CoordinationS
         coordination.keep(KeptModel(version, version * HOUR, 1, len(data)), data, 1)
         coordination.publish(data, 1)
     assert model_choice(coordination, 2, 1, "", "").version == 2
-    with pytest.raises(InvalidInput, match="version 1 was learned with different features"):
+    with pytest.raises(InvalidInput, match="version 1 was trained with different features"):
         model_choice(coordination, 1, 1, "", "")
 
 

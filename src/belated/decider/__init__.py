@@ -2,7 +2,7 @@
 
 Everything that makes decisions uses a :class:`Decider`. A :class:`~belated.Bandit` is a decider
 with a fold and a journal, a served bandit is a decider with asynchronous commits, and the fault
-simulator runs both. The time and random generator are passed as arguments.
+simulator runs both. The current time and the random generator are passed as arguments.
 """
 
 from belated.decider.actions import ActionState as ActionState

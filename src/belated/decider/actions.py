@@ -16,7 +16,7 @@ from belated.core.times import Moment, as_datetime, as_microseconds
 from belated.decider.requests import ParsedRequest
 from belated.exceptions import ActionsPaused, InvalidInput
 
-#: What an operator does to an action.
+#: A change that an operator can make to an action.
 Change = Literal["pause", "resume", "retire"]
 #: The last change of each action, by its name as text.
 Changes = Mapping[str, ActionChanged]
@@ -38,7 +38,7 @@ def state_at(change: ActionChanged, now: int) -> Literal["open", "paused", "reti
 def only_open(
     requests: Sequence[ParsedRequest], table: Row, changes: Changes, now: int
 ) -> tuple[Sequence[ParsedRequest], Row]:
-    """Return requests and their rows without the actions that are paused or retired.
+    """Return the requests and their rows without paused and retired actions.
 
     Args:
         requests: the requests, in the order of their rows.
@@ -86,7 +86,7 @@ def is_offered(
 
     Args:
         action: the action that was chosen.
-        names: names of the offered actions; None: any action.
+        names: names of the offered actions; None means any action.
         changes: the last change of each action.
         now: the current time, in microseconds since 1970.
     """
@@ -102,7 +102,7 @@ class ActionState(msgspec.Struct, Result, frozen=True):
         action: name of the action, as text.
         state: open, paused or retired.
         since: when the state began, or when it will change; None if it has never changed.
-        until: when a pause ends; None: when the action is resumed.
+        until: when a pause ends; None if it lasts until the action is resumed.
         reason: reason given by the operator.
         actor: the person or process that changed the action.
     """
@@ -154,14 +154,14 @@ def action_change(
 
     Args:
         changes: the last change of each action.
-        declared: all actions that the features name; None if they do not name them.
+        declared: all actions that the features name; None if the features name none.
         now: the current time, in microseconds since 1970.
         change: the change.
         action: name of the action.
-        start: when the change takes effect; None: immediately.
-        until: when a pause ends.
+        start: when the change takes effect; None means immediately.
+        until: when a pause ends; None means when the action is resumed.
         reason: reason for the change.
-        actor: who changes the action.
+        actor: the person or process that changes the action.
 
     Raises:
         InvalidInput: the action is unknown, or this change is not allowed.

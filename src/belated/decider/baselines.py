@@ -21,7 +21,7 @@ def choose_baseline(
     Args:
         baseline: the name of an action, :data:`FIRST` or :data:`UNIFORM`. If the request does not
             offer the named action, the first action is chosen.
-        actions: the names of the actions; None: their indices.
+        actions: the names of the actions; None if actions are identified by index.
         count: the number of actions.
         rng: source of randomness.
 

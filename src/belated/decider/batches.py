@@ -1,4 +1,4 @@
-"""Batches of decision requests and rewards, in the forms that callers may pass."""
+"""Parse batches of decision requests and rewards, in all forms that callers may pass."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def split_requests(
             frame with one context per row.
         actions: the actions of all requests, unless contexts are pairs.
         rows: the row table of each request, instead of contexts.
-        ids: a decision id for each request; or the name of a column of the data frame, which is
+        ids: a decision id for each request, or the name of a column of the data frame, which is
             then removed from the contexts.
-        subjects: the subject of each decision, or None; or the name of a column of the data frame.
+        subjects: a subject or None for each request, or the name of a column of the data frame,
+            which is then removed from the contexts.
 
     >>> split_requests([{"age": 41}, {"age": 18}], ["red", "blue"], ids=["a", "b"])[1]
     BatchRequest(context={'age': 18}, actions=['red', 'blue'], rows=None, id='b', subject=None)
@@ -101,8 +102,8 @@ def split_rewards(rewards: Any) -> list[BatchReward]:
     """Return the rewards of a batch.
 
     Args:
-        rewards: (id, value) pairs; or mappings with the keys id and value, and optionally at, part
-            and revision; or a pandas or polars data frame with such columns.
+        rewards: a list of (id, value) pairs or of mappings with the keys id and value (and
+            optionally at, part and revision), or a pandas or polars data frame with these columns.
 
     >>> split_rewards([("order-17", 1.0), {"id": "order-18", "value": 0.0, "part": "click"}])[1]
     BatchReward(id='order-18', value=0.0, at=None, part='click', revision=0)

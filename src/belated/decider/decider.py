@@ -73,8 +73,8 @@ class UnappliedDecisions:
 
     Args:
         shape: shape of θ.
-        share: returns the contribution of a pending decision from its weight.
-        tuning: number of decisions to keep individually, and number of decisions per sum.
+        share: function that returns a pending decision's contribution, given its weight.
+        tuning: internal sizes, including the number of decisions to keep individually.
     """
 
     def __init__(self, shape: Shape, share: Callable[[float], float], tuning: Tuning) -> None:
@@ -114,7 +114,7 @@ class UnappliedDecisions:
 
         Args:
             id: the decision id.
-            spooled: return it only if it is in a spool.
+            spooled: whether to return the decision only if it is in a spool.
         """
         entry = self._recent.get(id)
         if entry is None or entry.position == NOT_DURABLE:
@@ -190,7 +190,7 @@ class ModelSource(Protocol):
         """Number of records folded into the model."""
 
     def add_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision as pending that the model has not read."""
+        """Count a decision that the model has not read as pending."""
 
     def remove_pending(self, x: Vector, weight: float) -> None:
         """Stop counting a decision as pending."""
@@ -199,7 +199,7 @@ class ModelSource(Protocol):
         """Change the mode of the model."""
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Use the given model from now on; None: use the newest."""
+        """Use the given model from now on; None means the newest."""
 
     def repair(self, unapplied: UnappliedDecisions) -> None:
         """Rebuild the model after it failed to choose."""
@@ -212,9 +212,9 @@ AT_ONCE = 1 << 15
 def runs_of(
     requests: Sequence[ParsedRequest], dim: int
 ) -> Iterator[tuple[slice, slice, list[int]]]:
-    """Split requests into runs; yield the slice of requests, their rows, and each request's end.
+    """Split requests into runs; yield each run's slice of requests, slice of rows, and row ends.
 
-    Ends are relative to the first row of the run.
+    The end of each request's rows is relative to the first row of the run.
 
     Args:
         requests: the requests, in the order of their rows in the table.
@@ -294,7 +294,7 @@ class Decider:
         self.holdout: Holdout | None = None
         self.keep_requests = keep_requests
         self.mode: Mode = "learn"
-        #: The model that an operator chose; None: use the newest.
+        #: The model that an operator chose; None means the newest.
         self.chosen: PublishedModel | None = None
         #: Changes of actions by operators. Paused and retired actions are never chosen.
         self.actions: Changes = {}
@@ -308,7 +308,7 @@ class Decider:
         self._baseline = baseline
         self._new_id = tuning.new_id
         self._features = name_of(policy.features)
-        #: Slot of generated ids; None: a random slot for each id.
+        #: Slot of generated ids; None means a random slot for each id.
         self.slot: int | None = None
         self._repaired = False  # repair only once until the policy succeeds
 
@@ -421,7 +421,7 @@ class Decider:
         self._hold(decision, weight, counted, SPOOLED)
 
     def release(self, id: str) -> None:
-        """Stop holding a decision that was folded or not recorded; do nothing if it is not held."""
+        """Remove an unapplied decision that was folded or not recorded; ignore unknown ids."""
         entry = self.unapplied.remove(id)
         if entry is not None and entry.counted:
             self._source.remove_pending(entry.decision.x.astype(np.float64), entry.weight)
@@ -433,17 +433,17 @@ class Decider:
             self.release(decision.id)
 
     def release_all(self) -> None:
-        """Stop holding all decisions, because they were folded."""
+        """Remove all unapplied decisions, because they were folded."""
         self.release_known(lambda id: True)
 
     def release_known(self, known: Callable[[str], bool]) -> None:
-        """Stop holding the decisions whose id is known, because they were folded."""
+        """Remove the unapplied decisions for whose ids ``known`` is true: they were folded."""
         for entry in list(self.unapplied):
             if known(entry.decision.id):
                 self.release(entry.decision.id)
 
     def count_again(self) -> None:
-        """Count all held decisions in a rebuilt model, and switch to ``learn`` mode."""
+        """Count the unapplied decisions in a rebuilt model, and switch to ``learn`` mode."""
         for entry in self.unapplied:
             if entry.counted:
                 self._source.add_pending(entry.decision.x.astype(np.float64), entry.weight)
@@ -452,7 +452,7 @@ class Decider:
 
     @property
     def holds(self) -> bool:
-        """Whether any decisions are held."""
+        """Whether there are unapplied decisions."""
         return bool(self.unapplied)
 
     def change_mode(self, mode: Mode) -> None:
@@ -462,7 +462,7 @@ class Decider:
             self.mode = mode
 
     def use_model(self, chosen: PublishedModel | None) -> None:
-        """Use a model that an operator chose; None: use the newest.
+        """Use a model that an operator chose; None means the newest.
 
         Raises:
             JournalMismatch: the model is for a different policy or different features.
@@ -726,7 +726,7 @@ class HoldoutDecider(Decider):
         """Return the probability with which the policy would choose a row; None if unknown."""
         policy = self.policy
         if not policy.floor:
-            # Uniform's floor cannot be set, but it reports all probabilities anyway.
+            # Uniform has no configurable floor, but reports all probabilities anyway.
             with suppress(ValueError):
                 policy = dataclasses.replace(policy, floor=_NONE)
         try:

@@ -26,7 +26,7 @@ class Holdout:
         baseline: how you would choose without a bandit: the name of an action, ``"first"`` or
             ``"uniform"``.
         by: a field of the context, such as ``"customer"``; all decisions with the same value are in
-            the same group. None: each decision is assigned to a group by its id.
+            the same group. None means that each decision is assigned to a group by its id.
 
     >>> holdout = Holdout(0.1, "first")
     >>> sum(holdout.contains(f"order {n}") for n in range(10_000))

@@ -22,8 +22,8 @@ class LoadedModel:
     chosen by an operator does not change.
 
     Args:
-        policy: the policy, which must be the learner's.
-        kernels: kernels to use instead of the best available.
+        policy: the learner's policy.
+        kernels: kernels to use instead of the fastest available.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> LoadedModel(DelayedUCB(2, Bernoulli())).version
@@ -36,13 +36,13 @@ class LoadedModel:
         self._published: PublishedModel | None = None
         self._chosen: PublishedModel | None = None
         self._frozen = False
-        #: The model that chooses; the prior before a model is loaded.
+        #: The model that chooses; before a model is loaded, the prior.
         self.model = self._model_of(None)
         #: Number of records that the learner had folded when it published the model.
         self.version = 0
 
     def load(self, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
-        """Replace the newest model.
+        """Use ``published`` as the newest model, and drop the decisions it has read.
 
         Raises:
             JournalMismatch: the model is for a different policy or different features.
@@ -56,7 +56,7 @@ class LoadedModel:
             self._count(unapplied)
 
     def use_model(self, chosen: PublishedModel | None, unapplied: UnappliedDecisions) -> None:
-        """Use the given model, even if newer models are published; None: use the newest again.
+        """Use the given model, even if newer ones are published; None means the newest again.
 
         Raises:
             JournalMismatch: the model is for a different policy or different features.

@@ -14,7 +14,7 @@ from belated.exceptions import InvalidInput
 from belated.fold.published import PublishedModel, readable_model
 from belated.journals.coordination import CoordinationStore
 
-#: Identifies a model by the number of records it has learned from, as in decisions, or the newest.
+#: A model, identified by the number of records it has learned from, or the newest model.
 Version = int | Literal["latest"]
 
 
@@ -22,9 +22,9 @@ class ModelState(msgspec.Struct, Result, frozen=True):
     """A model that an operator can choose.
 
     Attributes:
-        version: number of records it has learned from; decisions store it as ``model``.
+        version: number of records the model has learned from, which decisions store as ``model``.
         made_at: when the model was published.
-        observations: number of rewards it has learned from.
+        observations: number of rewards the model has learned from.
         state: ``chosen`` if an operator chose it, ``latest`` if it is the newest, otherwise
             ``kept``.
     """
@@ -76,11 +76,11 @@ def model_choice(
         return ModelChosen(now, version, latest.write(), reason, actor)
     data = coordination.kept_model(version)
     if data is None:
-        known = ", ".join(str(model.version) for model in models_in(coordination, None))
+        known = [str(model.version) for model in models_in(coordination, None)]
         message = f"there is no model version {version}"
-        raise InvalidInput(f"{message}; known versions: {known or 'none'}, latest", version)
+        raise InvalidInput(f"{message}; known versions: {', '.join([*known, 'latest'])}", version)
     if latest is not None and PublishedModel.read(data).features != latest.features:
-        message = f"model version {version} was learned with different features"
+        message = f"model version {version} was trained with different features"
         raise InvalidInput(
             f"{message}: choose a version published since the features changed", version
         )

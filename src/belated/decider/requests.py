@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
-    """Raise InvalidInput for unknown keyword arguments, which are probably fields of a context."""
+    """Make ``decide`` raise InvalidInput for unknown keyword arguments (often context fields)."""
     known = set(inspect.signature(decide).parameters)
 
     @wraps(decide)
@@ -42,17 +42,17 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         n_rows: number of rows, one for each action.
-        actions: names of the actions; None: their indices.
-        id: the caller's decision id; None: the decider generates one.
+        actions: names of the actions; None if actions are identified by index.
+        id: the caller's decision id; None if the decider generates the id.
         first_attempt: whether the id is being sent for the first time.
         activated: whether the window starts immediately.
-        context: the context and the records of the actions, to store with the decision; None: store
-            the rows instead.
-        unit: the unit by which the decision is assigned to a group; None: use the id.
+        context: the context and the records of the actions, to store with the decision; None if
+            the rows are stored instead.
+        unit: the unit by which the decision is assigned to a group; None means the id.
         places: original indices of the rows if some actions are paused; None if none is paused.
         subject: the subject of the decision, if any.
         fallback: index of the action that the caller chose without the service, and the time in
-            microseconds since 1970; None: the decider chooses.
+            microseconds since 1970; None if the decider chooses.
     """
 
     n_rows: int
@@ -84,7 +84,7 @@ def parse_request(
 
     Args:
         context: the context, which features encode as rows.
-        actions: the actions, in the order of the rows; None: all actions of the features.
+        actions: the actions, in the order of the rows; None means all actions of the features.
         rows: one row per action, if there are no features.
         dim: number of columns of a row.
         features: the features, if any.
@@ -131,13 +131,13 @@ def _no_rows(context: Any) -> InvalidInput:
     """Return the error for a bandit without features that receives something other than rows."""
     if context is None:
         message = "`rows` is missing: pass rows=[...] with one row of numbers per action, or name"
-        return InvalidInput(f"{message} the actions, Bandit(['blue', 'red'], ...)", context)
+        return InvalidInput(f"{message} the actions, as in Bandit(['blue', 'red'], ...)", context)
     message = f"the context is {shown(context)}, but this bandit has no features to encode it"
     if isinstance(context, Mapping):
-        return InvalidInput(f"{message}: create it with Bandit(PerArm(...), ...)", context)
+        return InvalidInput(f"{message}: add features, as in Bandit(PerArm(...), ...)", context)
     if isinstance(context, list | tuple) and all(isinstance(name, str) for name in context):
-        return InvalidInput(f"{message}: name the actions once, Bandit([...], ...)", context)
-    return InvalidInput(f"{message}: pass one row of numbers per action, rows=[...]", context)
+        return InvalidInput(f"{message}: name the actions once, as in Bandit([...], ...)", context)
+    return InvalidInput(f"{message}: pass rows=[...] with one row of numbers per action", context)
 
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
@@ -145,7 +145,7 @@ def offered(actions: Actions | None, features: Features | None) -> Actions | Non
     if features is None or isinstance(actions, Mapping):
         return actions
     if actions is not None:
-        return as_actions(actions)  # validated here, so that it is done only once
+        return as_actions(actions)  # validate the actions here, and only once
     if isinstance(features, Shared) and features.encoded is not None:
         return features.encoded.ids
     return declared(features)
@@ -157,11 +157,11 @@ def declared(features: Features | None) -> Sequence[int | str] | None:
 
 
 def check_subject(subject: Any, id: str | None, partitions: int) -> str:
-    """Return a valid subject, or raise InvalidInput if the id is in another partition.
+    """Return ``subject`` as text; raise unless it is valid and in the same partition as the id.
 
     Args:
         subject: the subject given by the caller.
-        id: the caller's decision id; None if the decider generates one.
+        id: the caller's decision id; None if the decider generates the id.
         partitions: number of partitions of the journal.
     """
     name: str = check_id(subject, "the subject")
@@ -169,7 +169,7 @@ def check_subject(subject: Any, id: str | None, partitions: int) -> str:
         home = slot_of_subject(name) % partitions
         if partition_of(key_of(id), partitions) != home:
             message = f"the id {id!r} belongs to a different partition than the subject"
-            raise InvalidInput(f"{message} {subject!r}: omit the id, and one is generated", id)
+            raise InvalidInput(f"{message} {subject!r}: omit the id to have it generated", id)
     return name
 
 

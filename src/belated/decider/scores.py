@@ -55,7 +55,7 @@ class Scores(msgspec.Struct, Result, frozen=True):
         return {"choice": self.choice, "actions": [score.to_dict() for score in self.actions]}
 
     def frame(self) -> Any:
-        """Return a pandas DataFrame with a line for each action."""
+        """Return a pandas DataFrame with one row per action."""
         return frame_of([score.to_dict() for score in self.actions], "action")
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ def scores_of(
     Args:
         model: the model that chose.
         rows: one row per action.
-        actions: names of the actions; None: their indices.
+        actions: names of the actions; None if actions are identified by index.
         choice: the choice.
     """
     names: Sequence[int | str] = range(len(rows)) if actions is None else actions

@@ -5,11 +5,11 @@
 * :class:`Hashed`: records with arbitrary names and values, hashed into a fixed number of columns.
 * :class:`FromTransform`: any object with scikit-learn's ``transform``.
 
-:class:`PerArm` and :class:`Shared` encode the fields of a record: :class:`Number` scales,
-:class:`Category` is one-hot, :class:`Flag` is ±½, :class:`Datetime` maps hour and weekday to a
-circle, :class:`Vector` accepts an embedding, and :class:`Text` hashes words.
-:class:`RandomFeatures` adds random Fourier features of its fields. ``fit`` derives ranges and
-categories from a sample.
+:class:`PerArm` and :class:`Shared` encode the fields of a record: :class:`Number` scales a number,
+:class:`Category` one-hot encodes a value, :class:`Flag` maps a boolean to ±½, :class:`Datetime`
+maps the hour and the weekday to points on a circle, :class:`Vector` accepts an embedding, and
+:class:`Text` hashes words. :class:`RandomFeatures` adds random Fourier features of its fields.
+``fit`` derives ranges and categories from a sample.
 
 A **context** is a mapping of names to values, or None if there is no context. If the columns are
 numbers in a known order, the context can also be a sequence or an array of numbers. **Actions** are

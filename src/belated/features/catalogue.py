@@ -47,7 +47,7 @@ class Catalogue:
         Args:
             ids: the ids of the actions.
             actions: the actions as in the request. If an action has a record, its fields override
-                those of the catalogue.
+                those in the catalogue.
 
         Raises:
             InvalidInput: an action is neither in the catalogue nor has a record.
@@ -60,7 +60,7 @@ class Catalogue:
         for at in np.flatnonzero(places < 0).tolist():
             if not records or records[at] is None:
                 message = f"the action {shown(ids[at])} is not in the catalogue"
-                raise InvalidInput(f"{message}: offer it with a record, or add it", ids[at])
+                raise InvalidInput(f"{message}: add it, or send its record", ids[at])
         numbers = self._numbers.take(places, axis=0)
         if given:
             merged = [self.record(ids[at], records[at]) for at in given]
@@ -73,10 +73,10 @@ class Catalogue:
         return self._digests.take(self._places_of(as_actions(actions))).tobytes()
 
     def matches(self, actions: Actions, digests: bytes) -> bool:
-        """Return whether the actions' records are those from which ``digests`` were computed."""
+        """Return whether ``digests`` were computed from the actions' current records."""
         then = np.frombuffer(digests, dtype="<u4")
         now = np.frombuffer(self.digests(actions), dtype="<u4")
-        # Zero: the action was not in the catalogue, but its record was in the request.
+        # Zero means that the action's record was in the request, not in the catalogue.
         return bool(((then == now) | (then == 0)).all())
 
     def _places_of(self, ids: Ids) -> NDArray[np.intp]:

@@ -17,7 +17,7 @@ from belated.exceptions import InvalidInput
 from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
-#: What a specification of fields must be.
+#: The forms of a field specification, for error messages.
 _SPEC = "a list of names, or a number of columns"
 #: Unknown and clipped values by kind and field: the number of such values, the time of the last one
 #: in microseconds since 1970, and the last value.
@@ -29,10 +29,10 @@ class Columns:
 
     Args:
         spec: the names of the columns, or the number of columns.
-        what: "context" or "action".
+        what: what the columns describe, "context" or "action".
     """
 
-    #: Value of the intercept that goes with these numbers.
+    #: Value of the intercept column that precedes these numbers.
     unit = 1.0
     #: Empty, because unencoded numbers are not counted.
     counts: Mapping[str, dict[str, int]] = MappingProxyType({})
@@ -91,7 +91,7 @@ class Columns:
         return table
 
     def check(self, numbers: NDArray[Any], who: str) -> None:
-        """Raise InvalidInput if a number is not finite or is too large, naming the first."""
+        """Raise InvalidInput for the first number that is not finite or is too large, if any."""
         bad = ~(np.abs(numbers.astype(np.float64)) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())
@@ -138,8 +138,8 @@ def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[s
     others = [str(key) for key in record if key not in fields]
     message = f"{name!r} of {who} is missing"
     if close := difflib.get_close_matches(name, others, n=1):
-        return f"{message}, and {close[0]!r} was sent: rename it to {name!r}"
-    return message + (f"; not read: {', '.join(map(repr, others[:5]))}" if others else "")
+        return f"{message}, but {close[0]!r} was sent: rename it to {name!r}"
+    return message + (f"; unused fields: {', '.join(map(repr, others[:5]))}" if others else "")
 
 
 def as_plain(given: Any, who: str) -> str:

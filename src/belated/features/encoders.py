@@ -1,4 +1,4 @@
-"""Encoders turn one field of a record into numbers of about the same size."""
+"""Encoders turn one field of a record into numbers of about the same magnitude."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from belated.exceptions import InvalidInput
 from belated.features.columns import Columns, Noticed, as_plain, flat_array, hint, missing
 from belated.features.records import MAPPINGS, MAX_TEXT, is_missing, shown
 
-#: Outcomes of encoding a value that are counted, in addition to success.
+#: Outcomes of encoding a value that are counted in addition to successes.
 MISSING, UNKNOWN, CLIPPED, REFUSED = "missing", "unknown", "clipped", "refused"
-#: Types whose values become float64 in one call.
+#: Types of values that NumPy converts to float64 in one call.
 _PLAIN = frozenset({int, float, bool, type(None)})
 #: A run of letters and digits.
 _WORD = re.compile(r"[^\W_]+")
@@ -59,7 +59,7 @@ _UNCOUNTED = Seen()
 
 
 class Encoder:
-    """Turns the value of one field into a vector with a typical length of 1."""
+    """Turns the value of one field into a vector with a typical norm of 1."""
 
     @property
     def labels(self) -> list[str]:
@@ -72,11 +72,11 @@ class Encoder:
         raise NotImplementedError
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return the numbers of a value; zeros if it is missing.
+        """Return the numbers that encode a value; zeros if the value is missing.
 
         Args:
             value: the value of the field.
-            seen: counts missing, unknown and clipped values.
+            seen: counter of missing, unknown and clipped values.
         """
         raise NotImplementedError
 
@@ -210,7 +210,7 @@ class Datetime(Encoder):
         return "Datetime", self.zone
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return a vector of five numbers with length 1."""
+        """Return five numbers, a vector with norm 1."""
         if is_missing(value):
             seen[MISSING] += 1
             return [0.0] * 5
@@ -235,8 +235,8 @@ class Vector(Encoder):
     Args:
         size: number of values in the vector.
         norm: typical Euclidean norm, by which vectors are divided; longer vectors are shortened to
-            twice this norm. None: divide each vector by its own norm, so that only its direction
-            matters.
+            twice this norm. None means that each vector is divided by its own norm, so that only
+            its direction matters.
 
     >>> Vector(2).encode([3.0, 4.0]), Vector(2, norm=10.0).encode([3.0, 4.0])
     ([0.6, 0.8], [0.3, 0.4])
@@ -279,7 +279,7 @@ class Vector(Encoder):
         bad = ~(np.abs(numbers) <= MAX_ENTRY)
         if bad.any():
             at = int(bad.argmax())
-            message = f"must hold finite numbers of at most {MAX_ENTRY:g}, or be None;"
+            message = f"must contain finite numbers of at most {MAX_ENTRY:g}, or be None;"
             raise InvalidInput(f"{message} got {numbers[at]} at index {at}", value)
         length = math.sqrt(numbers @ numbers)
         scale = length or 1.0
@@ -295,7 +295,7 @@ class Vector(Encoder):
 class Text(Encoder):
     """Text as a bag of words, hashed into a fixed number of columns.
 
-    A word is a run of letters and digits; case is ignored. The encoded vector has length 1, or is
+    A word is a run of letters and digits; case is ignored. The encoded vector has norm 1, or is
     zero if the text has no words or is missing (None).
 
     Args:
@@ -322,7 +322,7 @@ class Text(Encoder):
         return "Text", self.hash
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return the word counts, with signs taken from the words' hashes, scaled to length 1."""
+        """Return the word counts, with signs taken from the words' hashes, scaled to norm 1."""
         counts = [0.0] * self.hash
         if is_missing(value):
             seen[MISSING] += 1
@@ -360,7 +360,7 @@ class Category(Encoder):
             message = f"Category({self.values!r}): pass a list of values"
             raise InvalidInput(f"{message}, as in Category(['AT', 'DE'])", self.values)
         if type(self.others) is not int or self.others < 1:
-            raise must_be("others", "a whole number of at least 1", self.others)
+            raise must_be("others", "a positive integer", self.others)
         try:
             values = tuple(map(as_text, self.values))
         except InvalidInput as error:
@@ -391,7 +391,7 @@ class Category(Encoder):
         return numbers
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return a row of zeros with at most one 1 for each of several values."""
+        """Return one row for each value: zeros with at most one 1."""
         known = self._places
         found = [
             known[value] if type(value) is str and value in known else self._place(value, seen)
@@ -489,7 +489,7 @@ class RandomFeatures:
     Args:
         fields: an encoder for each field.
         size: number of columns to add; must be even.
-        scale: distance below which two contexts are similar; a typical context has length 1. A
+        scale: distance below which two contexts are similar; a typical context has norm 1. A
             smaller scale fits finer shapes, but needs more rewards.
         seed: seed of the random vectors.
 
@@ -514,7 +514,7 @@ class RandomFeatures:
         if as_dim(self.size, "size") % 2:
             raise must_be("size", "an even number", self.size)
         if type(self.seed) is not int:
-            raise must_be("seed", "a whole number", self.seed)
+            raise must_be("seed", "an integer", self.seed)
         _set(self, "size", int(self.size))
         _set(self, "scale", as_positive(self.scale, "scale"))
 
@@ -524,21 +524,20 @@ Fields = Mapping[str, Encoder] | RandomFeatures | Sequence[str] | int
 
 
 class EncodedColumns:
-    """Columns of encoded fields, scaled to a length of about 1 including the intercept ``unit``.
+    """Columns of encoded fields, scaled to a norm of about 1 including the intercept ``unit``.
 
-    Each of m fields has a typical length of 1, and so has the intercept; all are divided by
-    √(m + 1). Rows then have the length that the policies' prior assumes, regardless of the number
-    of fields.
+    Each of m fields has a typical norm of 1, and so has the intercept; all are divided by √(m + 1).
+    Rows then have the norm that the policies' prior assumes, regardless of the number of fields.
 
     Args:
         spec: encoders, by the name of the field.
-        what: "context" or "action".
+        what: what the columns describe, "context" or "action".
     """
 
     def __init__(self, spec: Mapping[Any, Any], what: str) -> None:
         for name, encoder in spec.items():
             if not isinstance(name, str) or not name:
-                raise InvalidInput(f"a field name of {what} must be text, got {name!r}", name)
+                raise InvalidInput(f"a field name of `{what}` must be text, got {name!r}", name)
             if not isinstance(encoder, Encoder):
                 kinds = "Number(low, high), Category([...]), Flag(), Datetime(zone), Vector(size)"
                 message = f"{name!r} of {what} must be {kinds} or Text(), got {shown(encoder)}"
@@ -637,7 +636,7 @@ class RandomColumns(EncodedColumns):
         self.spec = spec
         self._vectors = np.array([_normals(f"{spec.seed} {name}", half) for name in self.names])
         self._vectors /= spec.scale
-        # Fields and random features each have a length of 1.
+        # The fields and the random features each have a norm of 1.
         self.unit /= math.sqrt(2.0)
         waves = [f"{wave} {n}" for wave in ("cos", "sin") for n in range(half)]
         self.names = self.names + waves

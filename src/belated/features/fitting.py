@@ -37,7 +37,7 @@ def fitted(fields: Fields, sample: Any, what: str, limit: int = LIMIT) -> Fields
     Args:
         fields: the names of the fields.
         sample: a list of mappings, or a pandas or polars data frame.
-        what: "context" or "action".
+        what: what the fields describe, "context" or "action".
         limit: maximum number of values of a categorical field that get their own column.
     """
     if isinstance(fields, Mapping | RandomFeatures) or fields in ((), 0):

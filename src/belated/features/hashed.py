@@ -47,7 +47,7 @@ class Hashed:
 
     .. math:: \frac1m \sum_{i \ne j} \bigl(x_i^2 y_j^2 + x_i y_i\,x_j y_j\bigr).
 
-    The squared length of a row therefore has a relative standard deviation of at most
+    The squared norm of a row therefore has a relative standard deviation of at most
     :math:`\sqrt{2/m}`. If :math:`n` features are in use, a share of about :math:`1 - e^{-n/m}`
     collides with another feature. (Weinberger et al., *Feature Hashing for Large Scale Multitask
     Learning*, 2009.)
@@ -75,7 +75,7 @@ class Hashed:
     def __post_init__(self) -> None:
         seed = self.seed
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-            raise must_be("seed", "a whole number", seed)
+            raise must_be("seed", "an integer", seed)
         _set(self, "dim", as_dim(self.dim))
         _set(self, "seed", int(seed))
         _set(self, "interactions", bool(self.interactions))
@@ -94,7 +94,7 @@ class Hashed:
         return digest("Hashed", self.dim, self.seed, self.interactions, self.intercept)
 
     def extends(self, older: Features | str) -> bool:
-        """Return whether ``older`` is identical; any other setting hashes to different columns."""
+        """Return whether ``older`` is identical; other settings hash to different columns."""
         return fingerprint_of(older) == self.fingerprint
 
     def rows(self, context: Context, actions: Actions) -> Row:
@@ -174,7 +174,7 @@ _cached_word = lru_cache(maxsize=CACHED_WORDS)(_new_word)
 
 
 def _crossed(c: Words, a: Words) -> Words:
-    """Return a hash for each pair, mixed by splitmix64's finalizer to be independent of both."""
+    """Return a hash for each pair, independent of both hashes (mixed by splitmix64's finalizer)."""
     words = c[:, None] + a * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

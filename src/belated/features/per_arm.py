@@ -20,7 +20,7 @@ from belated.features.records import Actions, Context, as_actions, as_ids
 
 #: Maximum number of action lists for which the block numbers are cached.
 OFFERS = 256
-#: Maximum number of actions that an error names.
+#: Maximum number of actions that an error message lists.
 SHOWN = 10
 
 
@@ -29,14 +29,14 @@ class PerArm:
     """A separate block of θ for each action, without assuming that actions are similar.
 
     The row of an action holds its block number, a 1, and the numbers of the context. If fields are
-    encoded, the values after the block number are scaled to a length of about 1. Records of the
+    encoded, the values after the block number are scaled to a norm of about 1. Records of the
     actions are not read.
 
     Args:
         actions: the ids of all actions so far, in the order of their blocks.
         context: the fields of the context, with an encoder for each, as in
             ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. If you
-            scale the numbers yourself, pass only the names or the number of the columns.
+            scale the numbers yourself, pass only the names of the columns, or their number.
         intercept: whether a block begins with a 1.
         renamed: new names of actions, by the old names used for decisions in the journal. Do not
             remove entries, because they are part of the fingerprint.
@@ -81,7 +81,7 @@ class PerArm:
             if new not in ids or old in ids:
                 message = f"`renamed` has {old!r}: {new!r}, but `actions` is {ids!r}: map each old"
                 raise InvalidInput(
-                    f"{message} name to a name in `actions`, and remove the old", old
+                    f"{message} name to a name in `actions`, and remove the old name", old
                 )
         _set(self, "renamed", dict(self.renamed))
         _set(self, "actions", ids)

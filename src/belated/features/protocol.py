@@ -31,7 +31,7 @@ class Features(Protocol):
         """Digest of the meaning of rows, the same in every process and version of Python."""
 
     def rows(self, context: Context, actions: Actions) -> Row:
-        """Return a table of float32 in C order, with one row per action in the order given."""
+        """Return a C-ordered float32 array with one row per action, in the given order."""
 
     def extends(self, older: Features | str) -> bool:
         """Return whether these rows are the rows of ``older``, padded with zeros at the end.
@@ -56,7 +56,7 @@ def digest(*parts: object) -> str:
 
 def digests(parts: Iterable[object]) -> Iterator[str]:
     """Yield the fingerprint of the first part, of the first two parts, and so on."""
-    # ASCII-escaped JSON is the same text in every version of Python.
+    # ASCII-escaped JSON is identical in all Python versions.
     state = hashlib.blake2b(digest_size=16, person=b"belated.features")
     state.update(b"%d\n" % VERSION)
     for part in parts:

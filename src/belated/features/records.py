@@ -37,7 +37,7 @@ class Ids(tuple[int | str, ...]):
 
 
 def as_actions(actions: Actions) -> Ids:
-    """Return the ids of the offered actions, in order; raise an error if empty or not distinct.
+    """Return the ids of the offered actions, in order; raise if there are none or duplicates.
 
     >>> as_actions({"blue": {"price": 3.0}, "red": {"price": 4.0}})
     ('blue', 'red')
@@ -57,7 +57,7 @@ def as_actions(actions: Actions) -> Ids:
 
 
 def action_names(actions: Actions, count: int) -> Ids:
-    """Return the ids of the actions; there must be one for each of ``count`` rows."""
+    """Return the ids of the actions; raise unless there are ``count``, one per row."""
     ids = as_actions(actions)
     if len(ids) != count:
         message = f"got {len(ids)} actions for {count} rows: pass one action per row"
@@ -66,7 +66,7 @@ def action_names(actions: Actions, count: int) -> Ids:
 
 
 def as_ids(actions: Any, what: str) -> tuple[int | str, ...]:
-    """Return ids as plain strings and integers."""
+    """Return ``actions`` as a tuple of plain strings and integers; raise unless all are ids."""
     if isinstance(actions, _LISTS):
         ids = tuple(actions)
     elif isinstance(actions, np.ndarray) and actions.ndim == 1:
@@ -90,7 +90,7 @@ def _as_id(value: Any) -> int | str:
 
 
 def as_record(record: Any, who: str) -> Mapping[str, Any]:
-    """Return a record as a mapping; None becomes an empty mapping."""
+    """Return ``record``, or an empty mapping for None; raise unless it is a mapping."""
     if record is None:
         return {}
     if not isinstance(record, Mapping):

@@ -1,4 +1,4 @@
-"""Advice on scaling rows that are much longer or shorter than 1."""
+"""Advice on scaling rows whose norm is far from 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 8
 
 
 def scaling_advice(rows: Row, features: Any = None) -> str:
-    """Return advice on how to scale rows to a length of about 1, from observed rows.
+    """Return advice on how to scale rows to a norm of about 1, from observed rows.
 
     Args:
         rows: a sample of chosen rows.

@@ -27,12 +27,12 @@ class Shared:
 
     A row holds a 1, the numbers of the context, the numbers of the action, and the product of each
     number of the context with each number of the action. Without products, the context cannot
-    change which action is best. If fields are encoded, the context and the action are each scaled
-    to a length of about 1, including the 1.
+    change which action is best. If fields are encoded, the context and the action, each together
+    with the 1, are scaled to a norm of about 1.
 
     Args:
         context: the fields of the context, with an encoder for each, as in :class:`PerArm`. If you
-            scale the numbers yourself, pass only the names or the number of the columns.
+            scale the numbers yourself, pass only the names of the columns, or their number.
         action: the fields of an action's record, in the same form.
         intercept: whether rows begin with a 1.
         interactions: whether rows end with the products.
@@ -71,11 +71,8 @@ class Shared:
     def __post_init__(self) -> None:
         context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
         if action.width == 0:
-            message = (
-                f"`action` is {self.action!r}: name at least one field, because all rows would"
-            )
-            message += " be the same otherwise"
-            raise InvalidInput(message, self.action)
+            message = f"`action` is {self.action!r}: name at least one field, because otherwise"
+            raise InvalidInput(f"{message} all rows would be the same", self.action)
         products = context.width * action.width * bool(self.interactions)
         _set(self, "action", action.spec)
         _set(self, "context", context.spec)
@@ -126,7 +123,7 @@ class Shared:
         return digest("Shared", *self._description, self.intercept, self.interactions)
 
     def extends(self, older: Features | str) -> bool:
-        """Return whether ``older`` is identical, because new columns would not be 0 in old rows."""
+        """Return whether ``older`` is identical: added columns would not be 0 in older rows."""
         return fingerprint_of(older) == self.fingerprint
 
     def fit(self, contexts: Any = None, actions: Any = None, *, limit: int = LIMIT) -> Shared:
@@ -206,7 +203,7 @@ class Shared:
 
 
 def with_catalogue(features: Features | None, path: str) -> Shared:
-    """Return features with the catalogue in a JSON file that has a record for each action."""
+    """Return features with a catalogue from a JSON file, which has a record for each action."""
     if not isinstance(features, Shared):
         message = 'a catalogue needs features = "Shared(…)", because other features ignore records'
         raise InvalidInput(message, path)

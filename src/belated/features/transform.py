@@ -15,7 +15,7 @@ class Transformer(Protocol):
     """The interface that a transformer must have."""
 
     def transform(self, records: list[dict[str, Any]], /) -> Any:
-        """Return a table with one row for each record: dense, or sparse with ``toarray``."""
+        """Return one row for each record, as a dense table or one with a ``toarray`` method."""
 
 
 class FromTransform:
@@ -27,7 +27,7 @@ class FromTransform:
 
     Args:
         transformer: a fitted transformer. It must be deterministic.
-        name: represents the transformer in the fingerprint, because objects cannot be hashed
+        name: identifies the transformer in the fingerprint, because objects cannot be hashed
             reliably. Change the name whenever you fit the transformer again.
         dim: number of columns. If omitted, the transformer must have ``get_feature_names_out``,
             because a bandit needs the number of columns before the first decision.
