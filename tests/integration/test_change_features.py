@@ -369,7 +369,7 @@ def test_a_model_for_other_features_is_refused() -> None:
     ours, theirs = policy.bound_to(before), policy.bound_to(after)
     model = Fold(theirs, Explicit()).export_model(5)
     assert PublishedModel.read(model.write()).model(theirs).n == 0
-    with pytest.raises(JournalMismatch, match="learned with different features"):
+    with pytest.raises(JournalMismatch, match="trained with different features"):
         model.model(ours)
 
 

@@ -8,8 +8,8 @@ These modules derive the state of each decision from records:
 
 These modules update the model from the changes:
 
-* ``adapter`` stores the rows of a partition's pending decisions and the handles of learned rewards,
-  and passes changes on to the learner.
+* ``adapter`` stores the rows of a partition's pending decisions and the handles of rewards, and
+  passes changes on to the learner.
 * ``learner`` maintains the model of a policy; ``weighting`` defines how much a decision counts
   depending on its age.
 

@@ -24,7 +24,7 @@ _FEW = 64
 
 
 class Rows:
-    """Rows of equal length, each stored in a numbered slot.
+    """Rows of equal width, each stored in a numbered slot.
 
     >>> rows = Rows(2)
     >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
@@ -94,7 +94,7 @@ class Rows:
 
 
 class LinesWithRows(NamedTuple):
-    """A copy of some entries of the table and of their stored rows."""
+    """A copy of some table entries and their stored rows."""
 
     cells: NDArray[np.int64]
     rows: Row
@@ -113,9 +113,9 @@ def block_names(block: int) -> tuple[str, str]:
 class LearnerAdapter:
     """Receives the changes of one partition's ledger and passes them on to the learner.
 
-    The row of a decision is stored here until its reward is learned, and then among the
-    observations of its partition. The weight of a pending decision is the slope at its predicted
-    mean, divided by the dispersion known when the decision is folded.
+    The adapter stores the row of a decision until the learner receives its reward; the row then
+    moves to the observations of the partition. The weight of a pending decision is the slope at its
+    predicted mean, divided by the dispersion known when the decision is folded.
 
     Args:
         learner: the learner.
@@ -172,7 +172,7 @@ class LearnerAdapter:
             self.learner.add_pending(*self._row(number), began)
 
     def remove_pending(self, number: int, began: int) -> None:
-        """End the pending state of a decision without a reward."""
+        """End the pending state of a decision that gets no reward."""
         if self._has_no_row(number):
             return
         self.learner.remove_pending(*self._row(number), began)
@@ -180,7 +180,7 @@ class LearnerAdapter:
     def move(self, number: int, before: int, began: int) -> None:
         """Change the time at which a decision took effect."""
         if not self.learner.weighting.keeps_times or self._has_no_row(number):
-            return  # the age of the decision does not matter, or the decision is not learned
+            return  # the age of the decision does not matter, or the decision has no row
         where = self.table.where[number - self.table.base]
         if where < NOWHERE:
             self.learner.restart(handle_at(where), began, self.partition)
@@ -189,7 +189,7 @@ class LearnerAdapter:
             self.learner.restore_pending(*self._row(number), began)
 
     def learn(self, number: int, value: float, began: int, recorded: int) -> None:
-        """Learn the reward of a decision, and move its row to the observations."""
+        """Learn from the reward of a decision, and move its row to the observations."""
         if self._has_no_row(number):
             return
         # Each part of a reward is within the support, but their sum may not be.
@@ -232,7 +232,7 @@ class LearnerAdapter:
         self.learner.learn_page(len(where), added, arrived, rewards, old, self.partition)
 
     def learn_all(self, numbers: Sequence[int]) -> None:
-        """Learn the rewards of pending decisions from the table, in bulk mode."""
+        """Learn from the rewards that the table contains for pending decisions, in bulk mode."""
         table, learner = self.table, self.learner
         lines = np.array(numbers) - table.base
         where = table.column("where")
@@ -363,13 +363,13 @@ class LearnerAdapter:
 
 
 def wrong_row(x: Row, policy: Policy) -> JournalMismatch:
-    """Return the error for a row that does not fit the policy."""
-    blocks = (
-        "" if policy.blocks is None else f" (or a block index outside its {policy.blocks} blocks)"
-    )
+    """Return the error for a row that does not match the policy."""
+    if len(x) != policy.row_width:
+        mismatch = f"a row of {len(x)} numbers, but this policy expects {policy.row_width}"
+    else:
+        mismatch = f"a row for block {x[0]:g}, but this policy has only {policy.blocks} blocks"
     message = (
-        f"a decision in the journal has a row of {len(x)} numbers{blocks}, but this policy expects"
-        f" {policy.row_width}: another process opened the journal with more features; open it with"
-        " the same features"
+        f"a decision in the journal has {mismatch}, probably because another process opened the"
+        " journal with more features: open it with the same features"
     )
     return JournalMismatch(message)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 #: Minimum lag, in positions, for which it is worth waiting for kernels to load from the cache.
 FAR = 50_000
-#: Records with longer rows than this are read one by one, because a page of them would take too
-#: much memory.
+#: Maximum width of rows that are folded in pages; a page of wider rows would take too much memory.
 WIDE = 4_096
 #: Maximum number of consecutive records that the ledger folds before the kernel is tried again.
 RARE = 64
@@ -77,7 +76,7 @@ class PageFolder:
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
-        """Fold common records from index ``first``; return the index of the next other record."""
+        """Fold common records from index ``first`` on; return the index of the next other one."""
         ledger, adapter, page = self._ledger, self._adapter, self._page
         if ledger.undone is not None or not ledger._index.is_narrow:
             return first

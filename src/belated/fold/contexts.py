@@ -179,9 +179,8 @@ class RowEncoder:
     Attributes:
         names: concatenated identifiers of all features that compute the same rows; empty if rows
             of any features are accepted.
-        counts: number of decisions by outcome: ``encoded``; or without a row, because the decision
-            is stored ``without context``, the action is an ``unknown action``, or the features
-            ``refused`` the context.
+        counts: number of decisions by outcome: ``encoded``, or why there is no row: ``without
+            context`` and ``unknown action``, or ``refused`` if the features reject the context.
     """
 
     def __init__(self, features: Features | None, fingerprint: str = "") -> None:
@@ -207,9 +206,9 @@ class RowEncoder:
             return decision.x
         if self.features is None:
             raise JournalMismatch(
-                f"the decision {decision.id!r} was made with other features than the bandit has "
-                "now. The bandit uses custom features, which are not available in this process: "
-                "use a program that opens the bandit with them"
+                f"the decision {decision.id!r} was made with features other than the bandit's "
+                "current features, which are custom and not available in this process: use a "
+                "program that opens the bandit with its features"
             )
         stored = read_context(decision, floats=_as_arrays)
         if stored is None:
@@ -269,7 +268,7 @@ class RowEncoder:
 
 
 def fields_of(spec: Any) -> dict[str, Any] | int:
-    """Return the encoder of each field (None for a plain number), or the length of a list.
+    """Return the encoder of each field (None for a plain number), or the number of unnamed fields.
 
     >>> fields_of(["age"]), fields_of(3)
     ({'age': None}, 3)

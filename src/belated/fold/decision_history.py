@@ -145,7 +145,7 @@ class DecisionHistory:
 
     @property
     def forgotten(self) -> bool:
-        """Whether the retention has ended, so that the decision can no longer change."""
+        """Whether the retention period has ended, so that the decision can no longer change."""
         return any(self._ledger.counts) and self._ledger.entry(self.id) is None
 
     @property
@@ -155,7 +155,7 @@ class DecisionHistory:
 
     @property
     def value(self) -> float | None:
-        """The value that is learned; None if the decision is not learned."""
+        """The value that the model learns from; None if the model ignores the decision."""
         if self.forgotten and self.state == "defaulted":
             return self._rewards.default
         return None if self._entry is None else self._entry.value
@@ -234,8 +234,8 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
 
     The base contains the answer, but is too large to read. A generated id cannot have rewards
     before its decision is made. If a caller chose the id, or the decision has a subject, a reward
-    may arrive first. The ledger remembers such a reward until the retention ends, or longer if
-    nothing is settled.
+    may arrive first. The ledger remembers such a reward until the retention ends, or longer if no
+    ``Settled`` record follows.
 
     Args:
         history: the history according to the remaining records.

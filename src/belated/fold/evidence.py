@@ -74,12 +74,14 @@ LAST = 1_000
 class Sample:
     """A sample of decisions, excluding dormant and voided ones.
 
+    Times are in microseconds since 1970.
+
     Attributes:
         numbers: the number of each decision in the ledger.
         state: the state of each decision.
         recorded: when each decision was recorded.
         rewarded: when the first reward of each decision was recorded; -1 if it has none.
-        value: the value that is learned for each decision, if any.
+        value: the value that the model learns from each decision, if any.
         now: the latest time in the ledger.
         latest: when the last reward of any decision was recorded; -1 if there is none.
     """

@@ -55,7 +55,7 @@ from belated.policies import Policy
 
 #: Records, or their columns.
 Page = list[Record] | ColumnPage
-#: Folds a record; returns its status.
+#: A function that folds a record and returns its status.
 Take = Callable[[Record], str]
 #: Records are folded in bulk if their number is at least ``Tuning.bulk`` and at least this fraction
 #: of the number of observations.
@@ -79,7 +79,7 @@ class Fold:
     """Folds records into the state of a bandit.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy whose model is trained.
         rewards: what a missing reward means.
         features: features for recomputing rows that were computed with other features; None if
             callers pass rows.
@@ -87,7 +87,7 @@ class Fold:
         retention: how long a decision accepts rewards, in microseconds.
         until: ignore records with a later timestamp, in microseconds since 1970; None folds all.
         outcomes: where to send outcomes of decisions as they change; None to send none.
-        kernels: kernels to use instead of the best available.
+        kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
         background: whether long fits run in a separate thread.
 
@@ -156,7 +156,8 @@ class Fold:
                 min_reward=self.min_reward,
                 max_reward=self.max_reward,
                 retention=self.retention,
-                # The order of decisions across partitions is unknown, so each waits for its share.
+                # The order of decisions across partitions is unknown, so each partition waits for
+                # its share of decisions.
                 learn_after=0 if after is None else -(-after // partitions),
                 tuning=tuning,
             )
@@ -207,7 +208,7 @@ class Fold:
 
         Raises:
             InvalidInput: ``until`` is before the end of the trimmed records.
-            JournalMismatch: the trimmed records were learned with other settings.
+            JournalMismatch: the trimmed records were folded with other settings.
         """
         self._read_undoing(journal)
         self._restore([self._base_of(journal, partition) for partition in self.folded])
@@ -379,7 +380,7 @@ class Fold:
         """
         changes = self.ledgers[partition].outcomes
         if changes is not None and (not len(page) or changes.are_due):
-            self._send_outcomes(partition)  # also those that could not be sent before
+            self._send_outcomes(partition)  # including outcomes that could not be sent before
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
@@ -499,7 +500,7 @@ class Fold:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids with an unknown decision, by the reporter of the first event."""
+        """Number of unknown decision ids that events refer to, by reporter of the first event."""
         total: Counter[str] = Counter()
         for ledger in self.ledgers.values():
             total.update(ledger.unmatched)
@@ -532,7 +533,7 @@ class Fold:
         )
         if policy.learns_after is not None:  # determines which values are withheld in the snapshot
             parts += (policy.learns_after,)
-        # With a half-life, all rows are stored with their times; for conversions, always.
+        # With a half-life, all rows are stored with their times; under ConversionsOnly, always.
         if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
             parts += ("auto" if policy.half_life == "auto" else "half-life",)
         settings = blake2b(repr(parts).encode(), digest_size=16).hexdigest()
@@ -729,9 +730,9 @@ class Fold:
         if base.fingerprint != self.fingerprint:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
-                "trimmed after they were learned with another window, default, retention, "
-                "reduction or family, or the half-life was added or removed since: open the bandit "
-                "with the settings it had then, or start a new journal"
+                "trimmed with a different window, default, retention, reduction or family, or "
+                "before a half-life was added or removed: open the bandit with the settings it had "
+                "then, or start a new journal"
             )
             raise JournalMismatch(message)
         return base, chain_behind(base, self.tuning.link)

@@ -38,11 +38,11 @@ from belated.model.model import Model
 
 
 class LiveModel:
-    """The model for decisions: the model of the fold, or one that an operator chose or froze.
+    """The model for decisions: the model of the fold, or a model that an operator chose or froze.
 
     Args:
         fold: the fold.
-        kernels: kernels to use instead of the best available.
+        kernels: kernels to use instead of the fastest available.
     """
 
     def __init__(self, fold: Fold, *, kernels: Kernels | None = None) -> None:
@@ -128,7 +128,7 @@ RESTARTS = 5
 class Follower:
     """Appends events, and folds all new events, including those from other processes.
 
-    The fold may only be used within a ``with`` block. An exception from outside the library
+    Use the fold only within a ``with`` block. An exception from outside the library
     (``KeyboardInterrupt``, a timeout, ``MemoryError``) can end a block between any two
     instructions; the next block then begins by rebuilding the fold from the journal.
 
@@ -337,7 +337,7 @@ class Follower:
         return self.journal.append(events, requests=requests), {}
 
     def _status(self, status: str) -> str:
-        """Return the status of an event; an empty status, from an earlier fold, is a duplicate."""
+        """Return the status of an event; an event that was folded before is a duplicate."""
         if not status:
             self.refused["duplicate"] += 1
         return status or "duplicate"
@@ -413,7 +413,7 @@ class Follower:
 
         Args:
             work: the function to run.
-            again: the function to run after a rebuild; None for ``work``.
+            again: the function to run after a rebuild; None means ``work``.
         """
         for _ in range(RESTARTS):  # there may be several erasures or retractions in a row
             try:

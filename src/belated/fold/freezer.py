@@ -1,4 +1,4 @@
-"""Freeze old rows if there are many, which replaces their log-likelihood with a quadratic."""
+"""Freeze old rows if there are many: replace their log-likelihood with a quadratic function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Freezer:
 
     Args:
         observations: the observations of each partition.
-        most: maximum number of rows that are counted individually.
+        most: maximum number of rows that are not frozen.
         batch: number of rows that are dropped together.
 
     >>> from belated import Bernoulli
@@ -46,7 +46,7 @@ class Freezer:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more exact rows than allowed."""
+        """Whether there are more unfrozen rows than allowed."""
         return self._exact > self._full
 
     @property
@@ -68,8 +68,8 @@ class Freezer:
 
         Args:
             theta: the current estimate.
-            half: leave only half of the allowed rows exact, so that rows need not be frozen again
-                soon.
+            half: whether to freeze down to half of the allowed rows, so that rows need not be
+                frozen again soon.
         """
         keep = self._most // 2 if half else self._most
         dim, n = theta.size, sum(store.n for store in self._observations)

@@ -37,9 +37,9 @@ from belated.model.model import Model
 from belated.model.statistics import Information, Joined, Observations, Seen
 from belated.policies.policy import Policy
 
-#: Number of steps replayed on the result of a fit per record, which is more than a record causes.
+#: Number of steps replayed per record on the result of a fit; each record causes fewer new steps.
 REPEATED = 4
-#: Maximum total length of rows that have not been added to the sums.
+#: Maximum total size, in numbers, of rows that have not been added to the sums.
 WAITING = 1 << 18
 
 
@@ -52,10 +52,10 @@ class Learner:
     ``recorded`` is the timestamp of the record being folded.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy whose model is trained.
         rewards: what a missing reward means; None if every reward is reported.
         partitions: number of partitions of the journal.
-        kernels: kernels to use instead of the best available.
+        kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
         background: whether long fits run in a separate thread.
 
@@ -131,7 +131,7 @@ class Learner:
         self.model.decisions -= 1
 
     def remove_pending(self, x: Vector, weight: float, began: int = 0) -> None:
-        """End the pending state of a decision without a reward."""
+        """End the pending state of a decision that gets no reward."""
         weighting = self.weighting
         if weighting.gram:
             weight = 1.0
@@ -148,7 +148,7 @@ class Learner:
         self._count_pending(x, 1.0 if self.weighting.gram else weight)
 
     def release(self, x: Vector, weight: float) -> None:
-        """Stop counting a decision from :meth:`hold` that was folded or not recorded."""
+        """Undo :meth:`hold` for a decision that was folded or not recorded."""
         self._hold(x, weight, -1)
         self.model.decisions -= 1
         if not self._discount_pending(x, 1.0 if self.weighting.gram else weight):
@@ -226,7 +226,7 @@ class Learner:
         partition: int = 0,
         predicted: Sequence[float] = (),
     ) -> int:
-        """Learn the reward of a pending decision.
+        """Learn from the reward of a pending decision.
 
         Args:
             x: the row of the decision.
@@ -273,7 +273,7 @@ class Learner:
         old: NDArray[np.bool_],
         partition: int,
     ) -> None:
-        """Add many decisions and learn many rewards, within :meth:`bulk`.
+        """Add many decisions and learn from many rewards, within :meth:`bulk`.
 
         Args:
             decisions: number of new decisions.
@@ -360,7 +360,7 @@ class Learner:
         return self._next_handle[partition]
 
     def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
-        """Return the rows of learned rewards."""
+        """Return the rows of the rewards with these handles."""
         waiting = self._waiting.arrived[partition].rows
         first = self._next_handle[partition] - len(waiting)
         rows = np.empty((len(handles), self.policy.row_width), dtype=np.float32)

@@ -1,7 +1,7 @@
 """The ledger: folds the records of one partition into the state of each decision.
 
-The rules are in :mod:`belated.fold.rules`. For each decision, the ledger stores an entry of a
-table, and separate facts if they do not fit into the entry. It is independent of the model, and
+The rules are in :mod:`belated.fold.rules`. The ledger stores each decision as a table entry; facts
+that do not fit into the entry are stored separately. The ledger is independent of the model, and
 reports changes to a :class:`LedgerListener`.
 """
 
@@ -100,13 +100,13 @@ class LedgerListener(Protocol):
         """Make a decision pending: pending + 1. ``again`` is True if it was pending before."""
 
     def remove_pending(self, number: int, began: int) -> None:
-        """End the pending state of a decision without a reward: pending - 1."""
+        """End the pending state of a decision that gets no reward: pending - 1."""
 
     def move(self, number: int, before: int, began: int) -> None:
         """Change the time at which a pending or observed decision took effect."""
 
     def learn(self, number: int, value: float, began: int, recorded: int) -> None:
-        """Learn the value of a pending decision: pending - 1, observed + 1."""
+        """Learn from the value of a pending decision: pending - 1, observed + 1."""
 
     def revise(self, number: int, value: float, recorded: int) -> None:
         """Change the value of an observed decision."""
@@ -283,7 +283,7 @@ class Ledger:
 
     def _decided(self, decision: Decision, record: Record) -> str:
         key, recorded = key_of(decision.id), record.recorded
-        # Distinguishes decisions with the same id; a journal's digest serves as a checksum.
+        # A checksum to distinguish decisions with the same id, from the journal's digest if any.
         crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
         existing = self._index.find_or_enter(key)
         if existing >= 0:
@@ -450,7 +450,7 @@ class Ledger:
 
         Returns:
             The number of the decision, so that the caller can report the reward to the learner; -1
-            if nothing was changed because the rules must fold the event.
+            if nothing was changed because the event must be folded by the full rules.
         """
         index, table, recorded = self._subjects, self._table, self._recorded
         if (
@@ -829,7 +829,7 @@ class Ledger:
         return set(self._facts_of(self.find(id)).credits)
 
     def current(self, subject: str) -> tuple[int, int] | None:
-        """Return the time and position of a subject's latest decision not voided; None if none."""
+        """Return the time and position of a subject's latest decision that was not voided."""
         history = self._subjects.histories.get(key_of(subject_id(subject)))
         table = self._table
         for number in reversed(history.decisions if history else ()):
@@ -845,7 +845,7 @@ class Ledger:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids with an unknown decision, by the reporter of the first event.
+        """Number of unknown decision ids that events refer to, by reporter of the first event.
 
         Each uncredited subject reward is also counted.
         """

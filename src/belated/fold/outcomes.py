@@ -2,9 +2,10 @@
 
 The version of an outcome is the position of the record that changed it, so folding the same records
 again sends the same messages. An erasure or a retraction makes learners fold a partition again, and
-may change the outcome of a decision as of an earlier record. Outcomes that it may have changed
-therefore get at least its position as their version. They are held back until the fold reaches that
-position, so that no two messages with the same version differ.
+may change the outcome of a decision as of an earlier record. The version of an outcome that may
+have changed in this way is therefore at least the position of the erasure or retraction. Such
+outcomes are held back until the fold reaches that position, so that no two messages with the same
+version differ.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from belated.journals.outcomes import OutcomeLog, OutcomeMessage
 
 #: Maximum number of outcomes to send at a time, and of records to read at a time.
 BATCH, PAGE = 2_000, 512
-#: While records keep arriving, outcomes are sent once per second of journal time, in microseconds,
-#: because a transaction costs as much as many outcomes.
+#: Interval at which outcomes are sent while records keep arriving, in microseconds of journal time.
+#: Sending more often would be inefficient, because a transaction costs as much as many outcomes.
 PAUSE = 1_000_000
 #: Maximum size of a message with its context, in bytes.
 MAX_BYTES = 1 << 20
@@ -59,7 +60,7 @@ class OutcomeChange(NamedTuple):
 
 
 class OutcomeChanges:
-    """The outcomes of one partition that have changed and were not sent yet.
+    """The outcomes of one partition that have changed and have not been sent yet.
 
     Attributes:
         ready: outcomes to send, by the position of the decision.

@@ -37,7 +37,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         n: number of rewards.
         pending: number of decisions with a pending reward.
         decisions: number of decisions made so far.
-        dispersion: φ.
+        dispersion: the dispersion φ.
         theta: θ̂, as bytes of float64, like the roots.
         observed: the root of the covariance given the arrived rewards.
         decided: the root of the covariance that also includes pending decisions.
@@ -129,13 +129,13 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         """
         if self.features != policy.features:
             message = (
-                "the newest model was learned with different features: configure the learner and"
+                "the newest model was trained with different features: configure the learner and"
                 " the deciders with the same features"
             )
             raise JournalMismatch(message)
         if self.fingerprint != policy.fingerprint:
             message = (
-                "the model was learned with a different policy: configure the learner and the"
+                "the model was trained with a different policy: configure the learner and the"
                 f" deciders with the same policy (this process has {policy!r})"
             )
             raise JournalMismatch(message)
@@ -200,8 +200,8 @@ def unseal(version: int, data: bytes, what: str) -> bytes:
     b'x'
     """
     if data[:1] != bytes([version]):
-        message = f"the format of {what} is {data[0] if data else None}"
-        raise UnsupportedFormat(f"{message}, and this release reads {version}: upgrade belated")
+        message = f"the format of {what} is {data[0] if data else None}, but this release"
+        raise UnsupportedFormat(f"{message} reads only format {version}: upgrade belated")
     checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
     if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
         raise CorruptJournal(f"the checksum of {what} does not match: publish the model again")

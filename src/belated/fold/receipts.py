@@ -30,7 +30,7 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
     The model never learns from these events:
 
     * ``voided``: the decision was never carried out, or this event reports that;
-    * ``expired``: the event arrived after the retention;
+    * ``expired``: the event arrived after the retention period;
     * ``over_limit``: the decision already has 64 parts, or the subject 1,000 rewards;
     * ``erased``: the decision was erased, along with all events for its id;
     * ``retracted``: the reporter's rewards were retracted for this period.
@@ -46,7 +46,7 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
 
     Attributes:
         id: the decision id; for a subject reward, the event id.
-        status: one of the above.
+        status: one of the statuses above.
 
     >>> Receipt("order-7", "rewarded").to_dict()
     {'id': 'order-7', 'status': 'rewarded'}

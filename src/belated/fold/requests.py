@@ -97,7 +97,7 @@ class KeptRequest(Shortened, msgspec.Struct, frozen=True, eq=False):
                 request.records[request.place(decision.index, decision.action)] = stored.record
             return msgspec.structs.replace(request, context=stored.context)
         except (struct.error, msgspec.MsgspecError, ValueError) as error:
-            raise CorruptEvent(f"not a request: {error}") from None
+            raise CorruptEvent(f"a stored request cannot be read: {error}") from None
 
     def place(self, index: int, action: int | str) -> int:
         """Return the index of the chosen action in this request, which omits paused actions.
@@ -182,7 +182,7 @@ def is_drawn(id: str, share: float) -> bool:
 
 
 def check_keep(keep: Any) -> Keep:
-    """Return the share of requests to store; raise if it is invalid."""
+    """Return ``keep`` as "auto" or a float; raise unless it is "auto" or a share from 0 to 1."""
     number = isinstance(keep, int | float) and not isinstance(keep, bool)
     if keep != "auto" and not (number and 0.0 <= keep <= 1.0):
         raise must_be("keep_requests", "'auto' or a share from 0 to 1", keep)

@@ -123,7 +123,7 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
 
     @property
     def plain(self) -> bool:
-        """Whether the facts fit into an entry of the table, with at most one reward in one part.
+        """Whether the facts fit into a table entry, which holds at most one reward without a part.
 
         Credited subject rewards are stored in the subject's history.
         """
@@ -158,7 +158,7 @@ class DecisionStatus(Shortened, msgspec.Struct, frozen=True):
         state: dormant, pending, rewarded, defaulted, censored, voided or unknown.
         decision: the decision itself; None if only the ledger was consulted.
         request: the request, if it was stored.
-        value: the value that is learned; None if the decision is not learned.
+        value: the value that the model learns from; None if the model ignores the decision.
         late: whether the reward arrived after the window.
         conflict: whether two rewards or two decisions contradict each other.
         recorded_us: when the journal recorded the decision, in microseconds since 1970.
@@ -213,7 +213,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
         values = {part: (reward.at_us, reward.value) for part, reward in facts.parts.items()}
         conflict = rival or any([reward.conflict for reward in facts.parts.values()])
         for event_id, credit in facts.credits.items():
-            values[subject_id(event_id)] = credit.at_us, credit.value  # never the name of a part
+            values[subject_id(event_id)] = credit.at_us, credit.value  # cannot collide with a part
             conflict = conflict or credit.conflict
         late = due is not None and rewarded > due
         return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
@@ -289,7 +289,7 @@ def clamped_time(at: int) -> int:
 
 
 def unknown_event(record: Record) -> UnknownEvent:
-    """Return the error for an event that only a newer release can read; it names the position."""
+    """Return the error, with the record's position, for an event that only newer releases read."""
     try:
         decode(encode(record.event))
     except UnknownEvent as error:

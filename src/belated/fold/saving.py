@@ -1,4 +1,4 @@
-"""Write snapshots, each the state at a single point in time, while the fold continues."""
+"""Write consistent snapshots while the fold continues."""
 
 from __future__ import annotations
 

@@ -87,11 +87,11 @@ class EntryTable:
     state: memoryview[int]
     flags: memoryview[int]
     crc: memoryview[int]
-    value: memoryview[float]  # the value that is learned
+    value: memoryview[float]  # the value that the model learns from
     reward_recorded: memoryview[int]  # when the reward was recorded, if the entry can hold it
     reward_at: memoryview[int]
     weight: memoryview[float]  # weight of the pending decision, fixed when it was added
-    where: memoryview[int]  # the slot of the row; once learned, the handle of the reward
+    where: memoryview[int]  # slot of the row or, once the learner has the reward, its handle
 
     def __init__(self) -> None:
         self.base = 0
@@ -190,7 +190,7 @@ class EntryTable:
         """Restore all blocks, in order, from the results of :func:`packed`.
 
         Raises:
-            ValueError: the bytes are not a whole number of entries.
+            ValueError: the bytes do not contain a whole number of entries.
         """
         blocks = [np.frombuffer(data, dtype=np.int64).reshape(-1, _CELLS) for data in packed]
         count = sum(map(len, blocks))

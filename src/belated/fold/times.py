@@ -1,4 +1,4 @@
-"""Times and predictions of learned rewards, by handle."""
+"""Times and predictions of rewards, by handle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECE = 1 << 13
 
 
 class Times:
-    """The columns of one partition, with an entry for each reward ever learned.
+    """The columns of one partition, with an entry for each reward ever received by the learner.
 
     Args:
         rivals: number of predictions per decision.
@@ -57,14 +57,14 @@ class Times:
         return self._columns["predicted"][: self.used]  # type: ignore[return-value]
 
     def append(self, began: int, came: int, predicted: Sequence[float] = ()) -> None:
-        """Add a learned reward."""
+        """Add a reward."""
         self._reserve(1)
         i, self.used = self.used, self.used + 1
         self.began[i], self.came[i] = began, came
         self.predicted[i] = predicted if len(predicted) == self.predicted.shape[1] else np.nan
 
     def extend(self, began: NDArray[np.int64], came: NDArray[np.int64]) -> None:
-        """Add learned rewards without predictions."""
+        """Add rewards without predictions."""
         self._reserve(len(began))
         first, self.used = self.used, self.used + len(began)
         self.began[first:], self.came[first:] = began, came

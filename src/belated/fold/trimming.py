@@ -87,7 +87,7 @@ def trim(
         last: the last record included in the base.
         undone: number of erasures and retractions in the partition when the base was made.
         reason: the reason for trimming, which is recorded in the journal.
-        actor: who trims the journal.
+        actor: the person or process that trims the journal.
 
     Raises:
         HistoryUndone: there is a new erasure or retraction, so the base must be made again.

@@ -21,7 +21,7 @@ class Unmatched(msgspec.Struct, gc=False, array_like=True):
     """The events for an id without a decision.
 
     Attributes:
-        since: when the first event was recorded.
+        since: when the first event was recorded, in microseconds since 1970.
         facts: the facts established by the events.
         reporter: name of the API key that reported the first event; empty without one.
     """
@@ -34,7 +34,7 @@ class Unmatched(msgspec.Struct, gc=False, array_like=True):
 class UnmatchedEvents:
     """The events for unknown decisions, by the key of the decision id.
 
-    No event is dropped before the retention ends; the service limits how many it accepts.
+    No event is dropped before the retention ends; the service limits how many events it accepts.
 
     >>> unmatched = UnmatchedEvents()
     >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=7)

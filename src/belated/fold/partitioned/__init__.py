@@ -2,8 +2,8 @@
 
 * :class:`PartitionFold` folds one partition into a ledger and additive sums, without a model.
 * :class:`PartitionSums` is the format in which the sums and their position are sent.
-* :class:`Merging` merges the sums of all partitions into one model, and
-  a subclass those of a bandit that learns from conversions only.
+* :class:`Merging` merges the sums of all partitions into one model; a subclass does so for bandits
+  whose observations are weighted by age.
 """
 
 from belated.fold.partitioned.fold import PartitionFold as PartitionFold

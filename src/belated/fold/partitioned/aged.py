@@ -1,9 +1,9 @@
-"""Let several learners share a bandit whose observations count by age.
+"""Let several learners share a bandit whose observations are weighted by age.
 
-This is the case under ``ConversionsOnly`` and with a half-life. All partitions expand the
-log-likelihood at the same θ and, under ``ConversionsOnly``, the same delay distribution F: the
-center. The leader merges the sums into a Newton step from there. When enough has changed, it
-publishes a new center, repeatedly until neither θ nor F changes noticeably.
+Observations are weighted by age under ``ConversionsOnly`` and with a half-life. All partitions
+expand the log-likelihood at the same point, the center: a θ and, under ``ConversionsOnly``, a delay
+distribution F. The leader merges the sums into a Newton step from the center. When there is enough
+new data, the leader publishes new centers until neither θ nor F changes noticeably.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from belated.model.statistics import Information, Quadratic
 from belated.policies import Policy
 
 #: A center is final if a step from it is at most this many standard deviations long, and F changes
-#: by at most SETTLED_SHARE; and after PASSES steps in any case.
+#: by at most SETTLED_SHARE. After PASSES steps, a center is final in any case.
 SETTLED, SETTLED_SHARE, PASSES = 0.05, 0.005, 8
-#: The distribution of outcomes that are known at once.
+#: Delay distribution of outcomes that are known immediately.
 _KNOWN = ConversionLaw(np.ones(len(EDGES)), np.zeros(len(EDGES)))
 
 
@@ -67,7 +67,7 @@ class AgedSums(NamedTuple):
     """Additive sums over the observations of a partition.
 
     Attributes:
-        counts: number of rewards; under ``ConversionsOnly``, decisions whose outcome is known.
+        counts: number of rewards; under ``ConversionsOnly``, of decisions with a known outcome.
         effective: the effective number of rewards, and of decisions.
         pull: the score at θ = 0, as in :class:`~belated.model.statistics.Quadratic`.
         moved: the effect of F's uncertainty on the score, when the center was adopted.
@@ -92,7 +92,7 @@ class AgedSums(NamedTuple):
         return type(self)(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def faded(self, policy: Policy, since: int) -> Self:
-        """Return the sums with the weights of a time ``since`` microseconds later."""
+        """Return the sums with the weights that apply ``since`` microseconds later."""
         if policy.half_life_us is None:
             return self
         factor = 2.0 ** (-since / policy.half_life_us)
@@ -112,7 +112,7 @@ class AgedSums(NamedTuple):
         return cls(*(piece.reshape(each) for piece, each in zip(pieces, shapes, strict=True)))
 
     def law(self, window: int, estimator: Thinned) -> ConversionLaw:
-        """Return the delay distribution."""
+        """Return the delay distribution that fits the sums."""
         silent, arrived, known = self.delays[:-2].reshape(3, len(EDGES))
         sums = DelaySums(silent, arrived, known, self.delays[-2:])
         return merged_law(sums, tick=TICK / window, shrinkage=estimator.shrinkage)
@@ -122,9 +122,9 @@ class AgedLearner(Learner):
     """Maintains sums over the observations of one partition, expanded at the center.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy whose model is trained.
         rewards: what a missing reward means.
-        kernels: kernels to use instead of the best available.
+        kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
 
     Attributes:
@@ -189,11 +189,11 @@ class AgedLearner(Learner):
         raise NotImplementedError
 
     def _current(self) -> AgedSums:
-        """Return the current sums, without those from when the center was adopted."""
+        """Return the current sums, except those computed when the center was adopted."""
         raise NotImplementedError
 
     def _at_center(self, converted: Vector, sums: ThinnedSums, whole: Matrix) -> AgedSums:
-        """Return sums that were made at the center, as if the center had just been adopted."""
+        """Return sums computed at the center, as if the center had just been adopted."""
         return AgedSums(
             counts=np.array([float(self.model.n)]),
             effective=np.array([sums.n, sums.decisions]),
@@ -207,7 +207,7 @@ class AgedLearner(Learner):
         )
 
     def fit(self) -> None:
-        """Sum all observations again before the next use, because there is no model to fit."""
+        """Sum all observations again when the sums are next used; there is no model to fit."""
         self._adopted = None
 
     def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
@@ -222,7 +222,7 @@ class AgedLearner(Learner):
 
 
 class ConversionLearner(AgedLearner):
-    """Sums all decisions, weighted by the share of conversions expected by their age."""
+    """Sums all decisions, weighted by the share of conversions that arrive by their age."""
 
     weighting: ExpectedConversions
 
@@ -275,11 +275,11 @@ class HalfLifeLearner(AgedLearner):
 
 
 class AgedMerging(Merging):
-    """Holds the sums of all partitions of a bandit whose observations count by age.
+    """Holds the sums of all partitions of a bandit whose observations are weighted by age.
 
     Args:
         policy: the policy of the model.
-        rewards: the rewards of the bandit.
+        rewards: what a missing reward means.
         partitions: number of partitions of the journal.
         fingerprint: the fingerprint of the folds; entries from other folds are ignored.
     """

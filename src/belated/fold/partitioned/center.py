@@ -14,15 +14,15 @@ from belated.model.estimators.conversion_law import EDGES, ConversionLaw
 
 
 class Center(NamedTuple):
-    """The θ at which all partitions expand, and what it is based on.
+    """The θ at which all partitions expand their log-likelihoods, and the data it is based on.
 
     Attributes:
         theta: θ.
         number: the number of the center, which increases with each change; 0 without any data.
-        n: number of rewards; under ``ConversionsOnly``, decisions whose outcome is known.
+        n: number of rewards; under ``ConversionsOnly``, of decisions with a known outcome.
         law: the delay distribution at which partitions expand, under ``ConversionsOnly``.
-        decisions: number of decisions; 0 if observations do not count by age.
-        at: time of the sums, in microseconds since 1970; 0 if observations do not count by age.
+        decisions: number of decisions; 0 if observations are not weighted by age.
+        at: time of the sums, in microseconds since 1970; 0 if observations are not weighted by age.
     """
 
     theta: Vector
@@ -33,7 +33,7 @@ class Center(NamedTuple):
     at: int = 0
 
     def write(self) -> bytes:
-        """Encode what :attr:`PublishedModel.center` stores."""
+        """Encode the center for :attr:`PublishedModel.center`."""
         law = () if self.law is None else (self.law.shares, self.law.deviations)
         numbers = np.concatenate([[self.decisions, self.at], self.theta.ravel(), *law])
         return numbers.astype("<f8").tobytes()

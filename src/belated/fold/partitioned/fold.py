@@ -31,7 +31,7 @@ class PartitionFold(Fold):
     """Folds one partition; snapshots have the same format as those of other folds.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy whose model is trained.
         rewards: what a missing reward means.
         features: features for recomputing rows that were computed with other features; None if
             callers pass rows.
@@ -39,7 +39,7 @@ class PartitionFold(Fold):
         partition: the partition to fold.
         retention: how long a decision accepts rewards, in microseconds.
         outcomes: where to send outcomes of decisions as they change; None to send none.
-        kernels: kernels to use instead of the best available.
+        kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
 
     >>> from belated import Bernoulli, DelayedUCB, Explicit
@@ -102,7 +102,7 @@ class PartitionFold(Fold):
         return Merging(policy, self._partitions, self.fingerprint)
 
     def load_model(self, model: PublishedModel) -> None:
-        """Expand at the center of a published model, and use it if the mode becomes ``freeze``."""
+        """Expand at a published model's center; use the model if the mode becomes ``freeze``."""
         self._model = model
         if (center := Center.read(model, self.policy.shape)) is not None:
             self.learner.adopt(center)

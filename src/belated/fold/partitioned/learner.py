@@ -33,8 +33,8 @@ def check_mergeable(policy: Policy, rewards: Rewards | None = None) -> None:
     >>> check_mergeable(DelayedUCB(2, Bernoulli()))
     >>> check_mergeable(DelayedUCB(2, Bernoulli(), learn_after=10))
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: several learners cannot share a policy that learns at the \
-end of a window of decisions: use learners = "one"
+    belated.exceptions.InvalidInput: several learners cannot share a bandit with a policy that \
+learns at the end of a window of decisions: use learners = "one"
     """
     estimator = policy.estimator
     if isinstance(rewards, ConversionsOnly):
@@ -44,7 +44,7 @@ end of a window of decisions: use learners = "one"
     elif policy.half_life == "auto":
         what = "half_life='auto', which compares predictions with outcomes"
     elif policy.half_life is not None and policy.family.dispersion is None:
-        what = "a half-life and rewards of unknown variance, which needs all rows"
+        what = "a half-life and rewards of unknown variance, which need all rows"
     elif policy.learns_after is not None:
         what = "a policy that learns at the end of a window of decisions"
     elif not isinstance(estimator, Laplace | Ridge | Online):
@@ -55,7 +55,8 @@ end of a window of decisions: use learners = "one"
         what = None
     if what is None:
         return
-    raise InvalidInput(f'several learners cannot share {what}: use learners = "one"', policy)
+    message = f'several learners cannot share a bandit with {what}: use learners = "one"'
+    raise InvalidInput(message, policy)
 
 
 def _unmergeable_conversions(policy: Policy, rewards: ConversionsOnly) -> str | None:
@@ -64,10 +65,10 @@ def _unmergeable_conversions(policy: Policy, rewards: ConversionsOnly) -> str | 
         "ConversionsOnly(delivery='batches'), because no partition sees whole deliveries": (
             rewards.delivery == "batches"
         ),
-        "ConversionsOnly with values other than 0 and 1, whose spread needs all rows": (
+        "ConversionsOnly and values other than 0 and 1, whose spread needs all rows": (
             not isinstance(policy.family, Bernoulli)
         ),
-        "ConversionsOnly with so many coefficients, because the sums would be too large": (
+        "ConversionsOnly and so many coefficients, because the sums would be too large": (
             size > CHEAP
         ),
     }
@@ -77,15 +78,15 @@ def _unmergeable_conversions(policy: Policy, rewards: ConversionsOnly) -> str | 
 class PartitionLearner(Learner):
     """Maintains additive sums for one partition and does not update the model.
 
-    The log-likelihood is expanded at the :meth:`center` that all partitions share. While this
-    partition has more rewards than the estimate of the center was based on, the log-likelihood is
-    expanded at the partition's own estimate instead. Expansions at different points can be added.
+    The log-likelihood is expanded at the center that all partitions share. While this partition has
+    more rewards than the center is based on, the log-likelihood is expanded at the partition's own
+    estimate instead. Expansions at different points can be added.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy whose model is trained.
         partitions: number of partitions of the journal.
-        kernels: kernels to use instead of the best available.
-        tuning: internal sizes; the limit on exact rows is divided by the number of partitions.
+        kernels: kernels to use instead of the fastest available.
+        tuning: internal sizes; the limit on unfrozen rows is divided by the number of partitions.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class PartitionLearner(Learner):
         return self.weighting.pending
 
     def adopt(self, center: Center) -> None:
-        """Expand at this center from now on, unless this partition has more rewards."""
+        """Expand at this center, unless this partition has more rewards than it is based on."""
         self._center = center
 
     def sums(self) -> FrozenSums:

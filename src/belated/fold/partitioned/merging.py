@@ -30,7 +30,7 @@ class Merging:
     """Holds one entry for each partition, and computes the model from the sum of all entries.
 
     The estimate is one Newton step from the :attr:`center`, which is the last published θ. The
-    partitions expanded their log-likelihoods at this θ. θ̂, the roots, the dispersion and an
+    partitions expand their log-likelihoods at this θ. θ̂, the roots, the dispersion and an
     estimated ridge are not additive, so they are computed from the merged sums.
 
     Args:
@@ -91,7 +91,7 @@ class Merging:
 
     @property
     def unmatched(self) -> dict[str, int]:
-        """Number of ids with an unknown decision, by the reporter of the first event."""
+        """Number of unknown decision ids that events refer to, by reporter of the first event."""
         total: Counter[str] = Counter()
         for entry in self._all():
             total.update(entry.unmatched)
@@ -109,7 +109,7 @@ class Merging:
         return min((time for time in times if time is not None), default=None)
 
     def export_model(self, at: int) -> PublishedModel:
-        """Return the model of all partitions; move the center to its θ if enough has changed.
+        """Return the model of all partitions; with enough new data, move the center to its θ.
 
         Args:
             at: the time, in microseconds since 1970.
@@ -132,7 +132,7 @@ class Merging:
         )
 
     def _merge(self, entries: Sequence[PartitionSums]) -> Model:
-        """Return the model of all partitions, and move the center if enough has changed."""
+        """Return the model of all partitions; with enough new data, move the center."""
         parts = [(entry.arrived(), entry.center) for entry in entries]
         estimate = merged_estimate(self.policy, parts)
         pending = sum(
@@ -176,7 +176,7 @@ def merged_estimate(policy: Policy, parts: Sequence[tuple[FrozenSums, Vector]]) 
     has not converged, and the next step starts from it.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy of the model.
         parts: the sums of each partition, with the θ at which they were expanded.
     """
     arrived = sum((sums for sums, _ in parts), FrozenSums.zero(policy.shape))

@@ -9,7 +9,7 @@ from belated.core.inputs import Vector
 from belated.fold.published import seal, unseal
 from belated.model.statistics import FrozenSums, Information
 
-#: The first byte, which changes with the layout.
+#: Format version, stored in the first byte; increment it when the layout changes.
 VERSION = 1
 
 
@@ -32,9 +32,9 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
         shape: the shape of θ.
         theta: θ at which the log-likelihood was expanded, as bytes of float64.
         rows: the sums of the rewards that have arrived, from :meth:`FrozenSums.pack`; if
-            observations count by age, from :meth:`AgedSums.pack`.
+            observations are weighted by age, from :meth:`AgedSums.pack`.
         information: the information of the pending decisions, as bytes of float64; zero if
-            observations count by age.
+            observations are weighted by age.
         head: identifies all included records; empty if the journal stores no digests.
         oldest: when the oldest pending decision was recorded; None if there is none.
         last_stamp: the timestamp of the last record.
@@ -65,7 +65,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Sort key for the entries of a partition; the greatest entry counts."""
+        """Sort key for the entries of a partition; the entry with the greatest key counts."""
         return self.epoch, self.position, self.expanded_at
 
     @property

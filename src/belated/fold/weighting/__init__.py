@@ -2,7 +2,7 @@
 
 * ``constant``: the weight is always 1.
 * ``half_life``: the weight halves with every half-life that passes.
-* ``automatic``: the half-life is chosen by how well it predicts.
+* ``automatic``: the half-life is chosen by the quality of its predictions.
 * ``conversions``: if only conversions are reported, a decision is weighted by the share of
   conversions expected by its age; ``age_blocks`` maintains the sums.
 """
@@ -20,7 +20,7 @@ from belated.policies.policy import Policy
 
 
 def weighting_of(policy: Policy, rewards: Rewards | None) -> type[Constant]:
-    """Return the weighting for a policy and what a missing reward means.
+    """Return the weighting for a policy and the meaning of missing rewards.
 
     Raises:
         InvalidInput: the policy cannot learn from such rewards.
@@ -54,7 +54,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
             raise InvalidInput(f"{message} learn_after: use learn='on arrival'", rewards)
         return
     reasons = {
-        "half_life='auto', which compares predictions with outcomes (set one, such as '30d')": (
+        "half_life='auto', which compares predictions with outcomes (a fixed one is allowed)": (
             policy.half_life == "auto"
         ),
         "metric='gram'": policy.metric == "gram",

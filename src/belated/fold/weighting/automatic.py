@@ -294,7 +294,7 @@ class Rivals:
 COMPARED = (2000, 500, 150)
 #: The half-life of the evidence, in decisions; doubled until it reaches the mean delay.
 EVIDENCE = 300
-#: Compare half-lives every this many rewards; the candidate models learn them as one batch.
+#: Number of rewards after which half-lives are compared and the candidate models are updated.
 TOGETHER = 16
 #: A half-life must be at least this fraction of the mean delay; otherwise rewards would have
 #: decayed by the time they arrive.
@@ -318,7 +318,7 @@ class AutomaticHalfLife(HalfLife):
     """The weighting for the half-life "auto", which also maintains models with other half-lives.
 
     Attributes:
-        learned_ever: number of rewards ever learned.
+        learned_ever: number of rewards ever received.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> from belated.fold.learner import Learner
@@ -338,7 +338,7 @@ class AutomaticHalfLife(HalfLife):
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
         self.pace = Pace()
         self.learned_ever = 0
-        # Row, reward, time and predictions of each reward that the rivals have not learned yet.
+        # Row, value, time and predictions of each reward that is not in the rivals' models yet.
         self._new: list[tuple[Vector, float, int, Vector]] = []
         self._entered = [0] * len(learner.times)
         self.evidence = Evidence(learner.policy.family, self.rivals, 1)
@@ -408,7 +408,7 @@ class AutomaticHalfLife(HalfLife):
         super().retract(handle, x, y, partition)
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Update the model after the time of a learned decision has changed."""
+        """Update the model after the time of an observed decision has changed."""
         self.before_change(handle, partition)
         self.learner.times[partition].restart(handle, began)
         self.evidence.add(*self._line(handle, partition))
@@ -504,7 +504,7 @@ class AutomaticHalfLife(HalfLife):
     # --- snapshots -----------------------------------------------------------------------------
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """Serialize the state that a snapshot needs in addition to rows, times and lines."""
+        """Serialize the state that a snapshot needs in addition to rows, times and entries."""
         pace = self.pace.pack(partition, self._entered[partition])
         state = _State(self.learner.now, self.picked, self.since, self.learned_ever, pace)
         return {"automatic": msgspec.msgpack.encode(state)}

@@ -47,7 +47,7 @@ class Constant:
     adds: ClassVar[bool] = True
     #: Whether pages of records can be folded in columnar form.
     takes_pages: ClassVar[bool] = True
-    #: Number of predictions stored per decision to compare half-lives.
+    #: Number of predictions stored per decision for comparing half-lives.
     rivals: ClassVar[int] = 0
 
     def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
@@ -65,7 +65,7 @@ class Constant:
         exact = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
         self.fits = not exact or policy.start.adaptive
         self.next_fit = 1.0 if self.fits else math.inf
-        #: Whether sums are only updated for fits, because rows are long.
+        #: Whether sums are only updated for fits, because rows are wide.
         wide = self.adds and self.fits and policy.shape[-1] > WIDE
         self.sums_late = wide and isinstance(policy.estimator, Laplace)
         # If blocks are fitted separately, the number of rewards in each block, the number at which
@@ -78,8 +78,8 @@ class Constant:
         # The contribution of each block to the estimate of an adaptive prior.
         self.contributions = np.zeros((policy.blocks or 0, 2))
         # The precision of arrived rewards, the same precision in the policy's metric, and the
-        # information of pending decisions. With long rows each takes megabytes, so the first is
-        # stored only as the model's root.
+        # information of pending decisions. With wide rows, each of these takes megabytes, so the
+        # first is stored only as the model's root.
         start = policy.start.precision
         self.observed: Matrix | None = None if self.sums_late else start.copy()
         self.counted: Matrix = start.copy() if self.gram else start
@@ -155,7 +155,7 @@ class Constant:
             learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Update the model after the time of a learned decision changed."""
+        """Update the model after the time of an observed decision has changed."""
 
     def take(self, waiting: Waiting) -> None:
         """Add pending changes to the sums."""
@@ -409,7 +409,7 @@ class Constant:
     # --- snapshots -----------------------------------------------------------------------------
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """Serialize the state that a snapshot needs in addition to rows, times and lines."""
+        """Serialize the state that a snapshot needs in addition to rows, times and entries."""
         return {}
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:

@@ -129,7 +129,7 @@ class AgeClock:
 
     Args:
         window: the window in microseconds.
-        delivery: whether conversions arrive in batches; "auto" detects it.
+        delivery: how conversions arrive, "single" or in "batches"; "auto" detects which.
 
     Attributes:
         now: the timestamp of the latest record.
@@ -316,7 +316,7 @@ class ExpectedConversions(Constant):
     Attributes:
         window: the window of the rewards, in microseconds.
         half_life: the half-life of the policy, in microseconds, if it has one.
-        converted: number of conversions learned.
+        converted: number of conversions received.
         sums_by_age: whether sums over decisions by age are maintained.
 
     >>> from belated import Bernoulli, DelayedUCB
@@ -363,7 +363,7 @@ class ExpectedConversions(Constant):
     # --- changes -------------------------------------------------------------------------------
 
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
-        """Learn a conversion or the end of a window; with sums, the model is updated later."""
+        """Learn from a conversion or the end of a window; with sums, update the model later."""
         self.learner.model.pending -= 1
         self.learner.model.n += 1
         if y and not self.sums_by_age:
@@ -433,7 +433,7 @@ class ExpectedConversions(Constant):
             self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Schedule a fit after the time of a learned decision changed."""
+        """Schedule a fit after the time of an observed decision has changed."""
         self.learner.times[partition].restart(handle, began)
         self._fit_is_due = True
 
@@ -502,7 +502,7 @@ class ExpectedConversions(Constant):
         return self._reader(copy)()
 
     def _reader(self, copy: bool) -> Callable[[], AgedDecisions]:
-        """Return a function that collects all decisions; with ``copy``, it works in any thread."""
+        """Return a function that collects all decisions; with ``copy``, any thread may call it."""
         learner, clock = self.learner, self._clock
         learner.fold_in()
         clock.now = learner.now

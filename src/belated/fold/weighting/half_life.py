@@ -30,7 +30,7 @@ GONE = 64
 
 
 class DecayedSum:
-    """Σ 2^(-age/h) v, stored relative to an epoch, so that terms can be added with their times.
+    """Σ 2^(-age/h) v, stored relative to an epoch, so that each term can be added with its time.
 
     The epoch is the time of the latest term, rounded down to a whole number of half-lives. Moving
     the epoch multiplies the sum by a power of two, which is exact. Terms can therefore be added in
@@ -125,7 +125,7 @@ USED = 1 / 20
 #: For a model that is only compared, the fraction of a half-life and the growth in rewards after
 #: which it is refitted.
 COMPARED, GROWTH = 1.0, 1.5
-#: Maximum weight of a decision relative to those in the last fit, as a power of two.
+#: Binary logarithm of the maximum weight of a decision, relative to the decisions in the last fit.
 NEWEST = 4.0
 
 
@@ -133,7 +133,7 @@ class Track:
     """The state of a model with a given half-life.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy of the model.
         half_life: half-life in microseconds; None if weights do not decay.
 
     Attributes:
@@ -265,7 +265,7 @@ class HalfLife(Constant):
             self.learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
-        """Update the model after the time of a learned decision changed."""
+        """Update the model after the time of an observed decision has changed."""
         self.learner.times[partition].restart(handle, began)
         if not self.learner.is_bulk:
             self.learner.fit()
