@@ -78,7 +78,7 @@ class TestTable:
             row.name for row in theory.bounds_for(Geometric(mean=1), horizon=1)
         )
         assert [row.split()[0] for row in rows if "–" in row] == ["hoeffding", "random", "bounded"]
-        assert "hoeffding: It needs q above 0" in reasons
+        assert "hoeffding: The bound requires q > 0" in reasons
         assert " ".join(plan.split()) == (
             "Plan for at most 153 pending rewards: at most 5% of runs of 10,000 rounds exceed this."
         )

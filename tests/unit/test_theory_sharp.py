@@ -214,5 +214,5 @@ def test_a_tail_gives_probabilities(
     bound: Callable[..., float], tail: Callable[[Vector], Vector]
 ) -> None:
     """One for each age, in [0, 1]."""
-    with pytest.raises(InvalidInput, match="tail does not return a probability"):
+    with pytest.raises(InvalidInput, match="`tail` must return a probability"):
         bound(tail, 10, delta=0.05)

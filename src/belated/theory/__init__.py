@@ -7,7 +7,7 @@ Bandits*; theorems and equations are numbered as in the paper.
 ``horizon``, in all rounds jointly; :func:`bounds_for` computes all bounds that hold for a delay.
 
 ================== ======================================================= ====================
-name               delays                                                  from
+name               delays                                                  source
 ================== ======================================================= ====================
 ``*_bennett``      independent, any distribution: recommended              this library
 ``*_union``        any dependence, any distribution: recommended           this library
@@ -23,7 +23,8 @@ name               delays                                                  from
 All bounds require delays that are independent of the rewards. Their parameters are returned by the
 ``params()`` method of a delay; see :class:`belated.delays.Parameters`.
 
-**Confidence widths**: ``width_*``. **Rounds of initial exploration**: ``warmup_*``.
+**Confidence widths** are computed by ``width_*``, and the **rounds of initial exploration** by
+``warmup_*``.
 
 **Regret**: :func:`regret_theorem` for the paper's DUCB and :func:`regret_bayes_theorem` for its
 DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with a

@@ -26,12 +26,12 @@ from belated.theory.missing import (
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on missing rewards, with the reason why it holds or does not hold.
+    """A bound on the number of missing rewards, with the reason why it holds or does not hold.
 
     Attributes:
         name: Name of the function without the prefix, such as ``bennett`` for ``missing_bennett``.
-        value: Bound on the number of missing rewards in any single round; None if it does not hold.
-        maximum: Bound for all rounds jointly; None if it does not hold.
+        value: The bound for any single round; None if it does not hold.
+        maximum: The bound for all rounds jointly; None if it does not hold.
         why: The assumption under which the bound holds, or the first assumption that is not met.
         reference: Where the bound is proved.
     """
@@ -104,13 +104,13 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     ...         print(f"{bound.name:9} {bound.why}")
     prop1      1154.2  1366.7  Proposition 1
     iid        1052.2  1074.7  Proposition 1, special case (10)
-    hoeffding It needs q above 0, and this tail is exponential: q = 0.
+    hoeffding The bound requires q > 0, but this tail is exponential (q = 0).
     markov      125.5   150.6  Proposition 3
-    random    No scale is known by which its tail is lighter than Gaussian (Assumption 4).
+    random    No known scale makes the tail lighter than Gaussian (Assumption 4).
     bounded   A delay can be arbitrarily long.
     bennett     125.5   150.4  Bennett's inequality
     union       764.0  1061.0  union over ages
-    stopping    487.0   510.0  Proposition 1, its proof sharpened
+    stopping    487.0   510.0  Proposition 1, with a sharper proof
     rounds     2999.0  2999.0  number of rounds
     >>> bounds.best, bounds["hoeffding"].holds
     (125.5, False)
@@ -127,20 +127,21 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     one_law = _not_one_law(delay)  # None if all rounds share one distribution
     apart = one_law or (None if delay.independent else "Delays depend on one another.")
     mean = _unknown(p.mu, "The mean delay is infinite.")
-    unscaled = "No scale is known by which its tail is"
-    scale = mean or _unknown(p.sigma, f"{unscaled} as light as Assumption 2 asks.")
+    unscaled = "No known scale makes the tail"
+    scale = mean or _unknown(p.sigma, f"{unscaled} as light as Assumption 2 requires.")
     scale_r = mean or _unknown(p.sigma_r, f"{unscaled} lighter than Gaussian (Assumption 4).")
-    gap = mean or _unknown(p.spectral, "It is not known to be a Markov chain with a spectral gap.")
-    steep = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
-    flat = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
+    chained = "The delay is not known to be a Markov chain with a spectral gap."
+    gap = mean or _unknown(p.spectral, chained)
+    steep = f"The bound is for exponential tails (q = 0), but here q = {p.q:g}." if p.q else None
+    flat = None if p.q else "The bound requires q > 0, but this tail is exponential (q = 0)."
     # Reasons why a bound holds.
     light = f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}."
     exponential = "Delays are independent with one exponential tail."
     chain = f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}."
-    lighter = "All delays have one law, and its tail is lighter than Gaussian."
+    lighter = "All delays have one distribution, with a tail lighter than Gaussian."
     independent = "Delays are independent, with any distribution."
-    alike = "All delays have one law, however they depend on one another."
-    few = "Only rounds that have passed can be missing."
+    alike = "All delays have one distribution, with any dependence between them."
+    few = "Only rewards of earlier rounds can be missing."
 
     def bound(
         function: Callable[..., float],
@@ -162,7 +163,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     if longest is not None:
         short = f"No delay is longer than {p.bound} rounds."
     missing = () if apart else (float(expected_missing(delay, horizon)),)
-    special, sharpened = "Proposition 1, special case (10)", "Proposition 1, its proof sharpened"
+    special, sharpened = "Proposition 1, special case (10)", "Proposition 1, with a sharper proof"
     rows = (
         bound(missing_prop1, tail, "Proposition 1", apart or scale, light),
         bound(missing_iid, (p.mu, p.sigma), special, apart or scale or steep, exponential),
@@ -180,9 +181,9 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
 
 def _not_one_law(delay: DelayProcess) -> str | None:
     if isinstance(delay, Conditional):
-        return "The delay depends on the row or on the reward: it has no law of its own."
+        return "The delay depends on the row or on the reward, so there is no single distribution."
     if isinstance(delay, Batched):
-        return "The round decides the delay: the rounds do not share one law."
+        return "The delay depends on the round, so the rounds do not share one distribution."
     return None
 
 
@@ -190,4 +191,4 @@ def _unknown(number: float | None, reason: str) -> str | None:
     """Return ``reason`` if a number is None, or a different reason if it is not finite."""
     if number is None:
         return reason
-    return None if math.isfinite(number) else "A scale of its tail is beyond the floats."
+    return None if math.isfinite(number) else "A scale of the tail is too large for a float."

@@ -110,9 +110,10 @@ CHERNOFF = 0.5 * (1.0 - math.log(2.0))
 
 
 def min_slope(family: Family, norm_bound: float) -> float:
-    r"""Return κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of length at most 1.
+    r"""Return κ = min g'(z) over \|z\| ≤ S + 1, for \|θ*\| ≤ S and rows of norm at most 1.
 
-    The paper uses the minimum slope around the unknown θ*; a bound S on its norm makes it known.
+    The paper uses the minimum slope around the unknown θ*. With a bound S on the norm of θ*, a
+    lower bound of the slope can be computed.
 
     Args:
         family: Family of the rewards.

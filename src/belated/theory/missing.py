@@ -29,7 +29,7 @@ from belated.delays.process import as_rounds
 from belated.exceptions import InvalidInput
 from belated.model.kernels import special
 
-#: A function that returns P(D ≥ i) for an array of whole numbers, as ``Geometric(mean=5).tail``.
+#: A function that returns P(D ≥ i) for an array of integers, such as ``Geometric(mean=5).tail``.
 Tail = Callable[[Vector], Vector]
 
 #: Lower limit of means, which avoids overflows; the bound remains valid.
@@ -77,7 +77,7 @@ def missing_prop1(
         sigma: Scale σ of its tail, exp(-x^(1+q)/(2σ²)) beyond the mean.
         q: 0 for an exponential tail, 1 for a Gaussian tail.
         delta: δ.
-        horizon: T, to bound all rounds jointly; None: bound a single round.
+        horizon: T, to bound all rounds jointly; None means a single round.
 
     >>> from belated.delays import Geometric
     >>> law = Geometric(mean=100).params()
@@ -177,7 +177,7 @@ def _prop1_constants(sigma: float, q: float) -> tuple[float, float]:
 
 
 def _hoeffding_spread(sigma: float, q: float) -> float:
-    """Return σ_G of Proposition 5; infinity if it overflows, such as for q close to 0."""
+    """Return σ_G of Proposition 5; infinity if it overflows, as it does for q close to 0."""
     scale, power = as_nonnegative(sigma, "sigma"), as_positive(q, "q")
     variance = scale * scale
     with np.errstate(over="ignore"):
@@ -403,7 +403,7 @@ def _tails(tail: Tail, t: int) -> Vector:
     ages = np.arange(1.0, as_rounds(t, "t", least=1))
     tails = np.asarray(tail(ages), dtype=np.float64)
     if tails.shape != ages.shape or not ((tails >= 0.0) & (tails <= 1.0)).all():
-        message = "tail does not return a probability P(D ≥ i) for each i of an array"
+        message = "`tail` must return a probability P(D ≥ i) for each i in an array"
         raise InvalidInput(message, tail)
     return tails
 

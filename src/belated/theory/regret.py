@@ -54,7 +54,7 @@ NEEDED: dict[Assumption, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    r"""The constants of a problem in the theorems on regret; rows have length at most 1.
+    r"""The constants of a problem in the theorems on regret; rows have norm at most 1.
 
     Args:
         horizon: T, the number of rounds, which must exceed the number of features.
@@ -257,12 +257,12 @@ def regret_bayes_theorem(
 def _terms(
     assumption: Assumption, delay: Parameters, horizon: int, delta: float
 ) -> tuple[float, ...]:
-    """Return the terms of a bound on missing rewards; the theorems contain the roots of these."""
+    """Return the terms of a bound on missing rewards; the theorems contain the root of each."""
     numbers = [getattr(delay, name) for name in NEEDED[assumption]]
     if None in numbers:
         message = (
             f"{NEEDED[assumption][numbers.index(None)]} of the delay is None: the theorem's"
-            " assumption does not hold, or is not known to; use regret_ucb with"
+            " assumption does not hold or is not known to hold, so use regret_ucb with"
             " bounds_for(delay, ...).best_maximum"
         )
         raise InvalidInput(message, delay)
