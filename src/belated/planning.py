@@ -97,8 +97,9 @@ class Learning:
             if not 0.0 < getattr(self, name) < math.inf:
                 raise must_be(name, "a number above 0", getattr(self, name))
         if self.reward_share * (1.0 + self.lift) >= 1.0:
-            message = f"{self.reward_share:.0%} with a lift of {self.lift:.0%} exceeds 100%"
-            raise InvalidInput(f"{message}: pass a smaller --reward-share or --lift", self.lift)
+            message = f"a reward share of {self.reward_share:.0%} with a lift of {self.lift:.0%}"
+            remedy = "pass a smaller --reward-share or --lift"
+            raise InvalidInput(f"{message} exceeds 100%: {remedy}", self.lift)
         if self.rewards not in MEANINGS:
             raise must_be("rewards", f"one of {', '.join(MEANINGS)}", self.rewards)
         if self.decisions < FEW:
@@ -439,7 +440,7 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
     """Return the intercept and the norm of θ for which the best choices gain ``lift``.
 
     Raises:
-        InvalidInput: No θ reaches this lift.
+        InvalidInput: No coefficients reach this lift.
 
     >>> intercept, length = spread_of(0.1, 0.5, 5)
     >>> round(intercept, 2), round(length, 2)

@@ -10,7 +10,7 @@ from belated.policies.delayed_ucb import DelayedUCB
 
 @dataclass(frozen=True)
 class BlindUCB(DelayedUCB):
-    """UCB on arrived rewards only. Repeats its choice until the first reward arrives.
+    """UCB on arrived rewards only; the policy repeats its choice until the first reward arrives.
 
     >>> from belated import Bernoulli
     >>> BlindUCB(2, Bernoulli(), alpha=0.5).pending_weight

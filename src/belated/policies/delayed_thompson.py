@@ -27,10 +27,10 @@ class DelayedThompson(Policy):
     there is a floor, because counting all of them is slower.
 
     Args:
-        scale: factor of the deviations; 1 is the textbook value, 0.7 has less regret.
+        scale: multiplier of the deviations; 1 is the textbook value, but 0.7 has less regret.
         draws: number of draws in the pool; propensities are multiples of its inverse.
         refresh: relative growth in the number of decisions after which the pool is drawn again;
-            0 to draw for every choice.
+            0 means that a new pool is drawn for every choice.
 
     >>> from belated import Bernoulli
     >>> policy = DelayedThompson(2, Bernoulli())
@@ -50,7 +50,7 @@ class DelayedThompson(Policy):
         whole = isinstance(self.draws, int) and self.draws >= 2
         if not (self.scale >= 0 and whole and self.refresh >= 0):
             values = f"scale={self.scale!r}, draws={self.draws!r}, refresh={self.refresh!r}"
-            message = "`scale` and `refresh` must be at least 0, and `draws` a whole number above 1"
+            message = "`scale` and `refresh` must be at least 0, and `draws` an integer above 1"
             raise InvalidInput(f"{message}; got {values}", self.draws)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:

@@ -31,9 +31,9 @@ class DelayedUCB(Policy):
     actions are not stored with the decision's request.
 
     Args:
-        alpha: factor of the width; None: 0.95, or 0.85 if randomized.
-        randomized: draw the width of each choice from a Rayleigh distribution; propensities are
-            then between 0 and 1, in closed form.
+        alpha: multiplier of the width; defaults to 0.95, or to 0.85 if randomized.
+        randomized: whether to draw the width of each choice from a Rayleigh distribution;
+            propensities are then between 0 and 1, and are computed in closed form.
 
     >>> from belated import Bernoulli
     >>> policy = DelayedUCB(3, Bernoulli())
@@ -110,8 +110,8 @@ def default_policy(family: Family | None = None, floor: float | None = None) -> 
     """Return the default policy of a bandit.
 
     Args:
-        family: family of the rewards; None: Bernoulli.
-        floor: share of decisions that explore; None: :data:`FLOOR`.
+        family: family of the rewards; None means Bernoulli.
+        floor: share of decisions that explore; None means :data:`FLOOR`.
     """
     return DelayedUCB(
         family=Bernoulli() if family is None else family, floor=FLOOR if floor is None else floor

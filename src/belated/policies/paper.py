@@ -1,7 +1,7 @@
 """The paper's algorithms as published, with its errata corrected.
 
-They are meant for verification and comparison. In production, use :class:`DelayedUCB` or
-:class:`DelayedThompson`, because the paper's widths are an order of magnitude too wide and its
+These algorithms are meant for verification and comparison. In production, use :class:`DelayedUCB`
+or :class:`DelayedThompson`, because the paper's widths are an order of magnitude too wide and its
 warm-up is longer than most horizons.
 """
 
@@ -19,7 +19,7 @@ from belated.policies.policy import Policy
 from belated.policies.warmup import Warmup
 from belated.theory.confidence import min_slope, noise, threshold, warmup_chernoff, width_paper
 
-#: Precision that replaces the paper's "no prior", where the warm-up makes the matrix invertible.
+#: Prior precision for algorithms without a prior, which rely on the warm-up to make W invertible.
 NO_RIDGE = 1e-10
 
 
@@ -51,15 +51,15 @@ def paper_ducb(
     warmup: int | None = None,
     ridge: float = NO_RIDGE,
 ) -> Policy:
-    """Return DUCB-GLCB (Alg. 1): maximum likelihood, V_t with all decisions, β_t with √G_t.
+    """Return DUCB-GLCB (Alg. 1), with maximum likelihood, all decisions in V_t, and √G_t in β_t.
 
     Args:
         dim: the number of features d.
         family: family of the rewards.
         norm_bound: a bound S on the norm of θ*, from which κ is computed.
         delta: the probability δ with which the bound may fail.
-        warmup: τ in rounds. None: until the number of rewards required by the theorem has arrived,
-            using the explicit constants of a matrix Chernoff bound for rows on a sphere.
+        warmup: τ in rounds. None means until the number of rewards required by the theorem has
+            arrived, using the explicit constants of a matrix Chernoff bound for rows on a sphere.
         ridge: precision of the prior; the paper has no prior. Increase it if W_t stays singular.
 
     >>> from belated import Bernoulli

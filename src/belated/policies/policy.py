@@ -57,7 +57,7 @@ class Policy:
     available in commands and files, call :func:`belated.expressions.register`.
 
     Args:
-        dim: number of features in a row; 0: taken from the bandit's features.
+        dim: number of features in a row; 0 means the number given by the bandit's features.
         family: family of the rewards.
         ridge: precision of the prior around zero. "auto" starts at 1 and, if the estimator fits all
             observations, weakens the prior when effects turn out to be strong.
@@ -69,14 +69,14 @@ class Policy:
         estimator: estimator of θ.
         half_life: the age at which a rewarded or pending decision has half the weight of a new one,
             as a timedelta or text such as "7d". "auto" compares several half-lives and uses the
-            longest that predicts as well as the best. None: nothing is forgotten.
-        learn_after: number of further decisions before a reward is learned, even if it arrives
-            sooner; a reward that arrives later is learned immediately. Use this if good and bad
-            rewards have different delays, so that all are learned at about the same age. None:
-            learn each reward when it arrives.
-        blocks: number of blocks of coefficients, if each row belongs to one block; a bandit sets it
-            from its features. None: a row covers all coefficients.
-        features: fingerprint of the features that encode rows; a bandit sets it. Empty: callers
+            longest that predicts as well as the best. None means that weights do not decay.
+        learn_after: number of further decisions before the model learns from a reward, even if the
+            reward arrives sooner; the model learns from later rewards immediately. Use this if good
+            and bad rewards have different delays, so that the model learns from all of them at
+            about the same age. None means that the model learns from each reward on arrival.
+        blocks: number of blocks of coefficients, if each row belongs to one block; set by the
+            bandit from its features. None means that a row covers all coefficients.
+        features: fingerprint of the features that encode rows, set by the bandit; empty if callers
             pass rows.
 
     >>> from belated import Bernoulli
@@ -117,8 +117,8 @@ class Policy:
         if self.prior is None:
             Prior.ridge(1, self.ridge)  # validates `ridge` without allocating the whole matrix
         elif self.dim and self.start.dim != self.dim:
-            message = f"the prior has {self.start.dim} numbers, but rows have {self.dim}"
-            raise InvalidInput(f"{message}: make them equal", self.start)
+            message = f"the prior has {self.start.dim} coefficients, but rows have {self.dim}"
+            raise InvalidInput(f"{message} numbers: pass a prior of the same size", self.start)
         self._check_half_life()
         if self.learn_after is not None:
             as_rounds(self.learn_after, "learn_after")
@@ -161,7 +161,7 @@ class Policy:
         size = 8 * self.dim * self.shape[-1]
         if size > MAX_BYTES:
             message = f"{self.dim:,} coefficients need matrices of {size / 2**30:,.0f} GiB each"
-            remedy = "use fewer, as in Hashed(4096), or PerArm, with a small matrix for each action"
+            remedy = "use fewer, as in Hashed(4096), or a small matrix per action, as with PerArm"
             raise InvalidInput(f"{message}: {remedy}", self.dim)
         if self.prior is None:
             return Prior.ridge(self.shape, self.ridge)
@@ -192,12 +192,12 @@ class Policy:
 
     @property
     def learns_after(self) -> int | None:
-        """Number of further decisions before a reward is learned; None: learn it on arrival."""
+        """Number of further decisions before the model learns from a reward; None if at once."""
         return self.learn_after
 
     @property
     def learns_late(self) -> bool:
-        """Whether rewards that arrive after ``learns_after`` decisions are learned."""
+        """Whether the model learns from rewards that arrive after ``learns_after`` decisions."""
         return True
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
@@ -248,7 +248,7 @@ class Policy:
             model.add_pending(row, self.share(weight))
 
     def share(self, weight: float) -> float:
-        """Return the weight of a pending decision in H."""
+        """Return the weight of a pending decision in the information matrix H."""
         return self.pending_weight * (1.0 if self.metric == "gram" else weight)
 
     def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
@@ -263,6 +263,6 @@ class Policy:
 
 
 def as_share(value: float, name: str) -> None:
-    """Raise InvalidInput unless ``value`` is from 0 to 1."""
+    """Raise InvalidInput unless ``value`` is a number from 0 to 1."""
     if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
         raise must_be(name, "a number from 0 to 1", value)

@@ -1,4 +1,4 @@
-"""A policy that learns a decision's reward only at the end of its window, as is common practice."""
+"""A policy that learns from rewards only at the end of a fixed window, as is common practice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from belated.policies.blind import BlindUCB
 
 @dataclass(frozen=True)
 class WaitForWindow(BlindUCB):
-    """UCB that learns a decision's reward when its window ends, and ignores later rewards.
+    """UCB that learns from a decision's reward when the window ends, and ignores later rewards.
 
-    If no reward has arrived by then, nothing is learned. This corresponds to a join with a fixed
-    window.
+    If no reward has arrived by then, the decision is ignored. This corresponds to joining decisions
+    and rewards with a fixed window.
 
     Args:
-        window: number of further decisions before a reward is learned.
+        window: number of further decisions before the policy learns from a reward.
 
     >>> from belated import Bernoulli
     >>> WaitForWindow(2, Bernoulli(), window=100).learns_after
@@ -33,7 +33,7 @@ class WaitForWindow(BlindUCB):
         if self.learn_after is not None:
             message = "WaitForWindow learns after its window and does not accept learn_after"
             raise InvalidInput(
-                f"{message}; use DelayedUCB(learn_after={self.learn_after!r})", self.learn_after
+                f"{message}: use DelayedUCB(learn_after={self.learn_after!r})", self.learn_after
             )
 
     @property

@@ -37,7 +37,7 @@ class Environment(Protocol):
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of values in a row."""
 
     @property
     def family(self) -> Family:
@@ -79,8 +79,8 @@ class GLM(Shortened):
     """Rewards from a generalized linear model with a known θ*.
 
     Args:
-        theta: θ*.
-        n_arms: K.
+        theta: θ*, the true coefficients.
+        n_arms: K, the number of arms.
         contexts: "fresh" draws new rows in every round; an array of shape (K, d) is offered in
             every round; an array of shape (U, K, d) holds the rows of U users, one of whom is
             selected at random in each round.
@@ -102,7 +102,7 @@ class GLM(Shortened):
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of values in a row."""
         return len(self.theta)
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
@@ -141,7 +141,7 @@ class Blocks(Shortened):
 
     @property
     def dim(self) -> int:
-        """The length of a row: all blocks together."""
+        """Number of values in a row, over all blocks."""
         return self.thetas.size
 
     @property
@@ -167,7 +167,7 @@ class Blocks(Shortened):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Classification(Shortened):
-    """Classification: the reward is 1 for the correct class. Rows are blocks with an intercept.
+    """Classification: the reward is 1 for the correct class. Each class has a block of columns.
 
     Args:
         samples: one row per sample.
@@ -180,7 +180,7 @@ class Classification(Shortened):
 
     @property
     def dim(self) -> int:
-        """The length of a row: all blocks together."""
+        """Number of values in a row, over all blocks."""
         return self.blocks * (int(self.samples.shape[1]) + 1)
 
     @property
@@ -217,7 +217,7 @@ class Replay(Shortened):
 
     @property
     def dim(self) -> int:
-        """The length of a row."""
+        """Number of values in a row."""
         return int(self.rows.shape[2])
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:

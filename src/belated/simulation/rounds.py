@@ -43,7 +43,7 @@ class Trace(Result):
         regret: cumulative regret, the amount by which the mean rewards of the best rows exceed
             those of the chosen rows.
         pending: G_t, the number of pending decisions when each choice was made.
-        delay: D_t; :data:`~belated.delays.NEVER` for rewards that never arrive.
+        delay: D_t, in rounds; :data:`~belated.delays.NEVER` for rewards that never arrive.
         actions: indices of the chosen rows.
         rewards: rewards of the chosen rows, including those that have not arrived.
         propensities: probabilities with which the rows were chosen.
@@ -126,11 +126,11 @@ def simulate(
         horizon: number of rounds T.
         seed: seed of all random numbers.
         window: number of rounds after which a decision without a reward no longer counts as
-            pending; a later reward is still learned.
+            pending; the model still learns from a later reward.
         rewards: what a missing reward means, with a window in seconds; for example,
             ``DefaultAfter("500s")`` is 500 rounds. Rewards equal to the default are then not
-            reported. None: every reward is reported.
-        kernels: kernels to use instead of the best available. A run never switches kernels;
+            reported. None means that every reward is reported.
+        kernels: kernels to use instead of the fastest available. A run never switches kernels;
             kernels compiled during the run are used by the next run.
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
@@ -202,7 +202,7 @@ class _Rounds:
     A reward equal to the value of a missing reward is not reported.
 
     Args:
-        policy: the policy whose model is learned.
+        policy: the policy to simulate.
         meaning: what a missing reward means.
         kernels: the kernels to use.
     """

@@ -51,7 +51,7 @@ def simulate_many(
         seeds: seeds of problems and runs.
         horizon: number of rounds T.
         rewards: what a missing reward means, as in :func:`~belated.simulate`; the window is in
-            seconds, and a round is one second. None: every reward is reported.
+            seconds, and a round is one second. None means that every reward is reported.
         checkpoints: rounds at which regret is recorded, in addition to the last round.
         resume: a file with one JSON line per finished run; these runs are not repeated.
         jobs: number of processes; -1 uses all cores.
