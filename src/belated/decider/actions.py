@@ -82,7 +82,7 @@ def only_open(
 def is_offered(
     action: int | str, names: Collection[int | str] | None, changes: Changes, now: int
 ) -> bool:
-    """Return whether an action is offered and open, so that its decision can be repeated.
+    """Return whether an action is offered and open, so that an earlier decision can be reused.
 
     Args:
         action: the action that was chosen.

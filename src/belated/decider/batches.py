@@ -193,7 +193,7 @@ def _subjects(subjects: Any, count: int) -> list[str | None]:
 
 
 def _listed(given: Any, name: str, what: str) -> list[Any]:
-    """Return any iterable as a list, except text, bytes and mappings."""
+    """Return ``given`` as a list; raise unless it is an iterable other than text or a mapping."""
     if isinstance(given, list):
         return given
     if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):

@@ -310,7 +310,7 @@ class Decider:
         self._features = name_of(policy.features)
         #: Slot of generated ids; None means a random slot for each id.
         self.slot: int | None = None
-        self._repaired = False  # repair only once until the policy succeeds
+        self._repaired = False  # whether the model was repaired since the policy last succeeded
 
     @property
     def model(self) -> Model:

@@ -85,7 +85,7 @@ class Holdout:
 
 
 def check_holdout(holdout: Any, features: object) -> Holdout | None:
-    """Return the holdout, or raise InvalidInput if it cannot be used with these features."""
+    """Return ``holdout``; raise InvalidInput if it cannot be used with these features."""
     if holdout is None:
         return None
     if not isinstance(holdout, Holdout):

@@ -95,8 +95,8 @@ class Number(Encoder):
     Args:
         low: lower end of the range; few values should be smaller.
         high: upper end of the range; few values should be larger.
-        log: scale the logarithm. Use this for prices and counts, where the step from 10 to 20
-            matters as much as the step from 100 to 200. ``low`` must then be above 0.
+        log: whether to scale the logarithm. Use this for prices and counts, where the step from 10
+            to 20 matters as much as the step from 100 to 200. ``low`` must then be above 0.
 
     >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
     ([0.0], [2.0], [0.0])
@@ -450,7 +450,7 @@ class Flag(Encoder):
 
 
 def as_text(value: Any) -> str:
-    """Return a category's value as text, with numbers and booleans formatted as in Python."""
+    """Return ``value`` as text; raise unless it is text, a boolean or a whole number."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool | np.bool_ | int | np.integer):

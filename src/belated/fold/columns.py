@@ -1,6 +1,6 @@
 """Fold whole pages of records with a compiled kernel.
 
-This is used to fold many records at once, with a single fit of the model at the end. The kernel
+Pages are used to fold many records at once, with a single fit of the model at the end. The kernel
 (:mod:`belated.model.kernels.pages`) handles common records, and the ledger folds all others.
 """
 
@@ -53,7 +53,7 @@ def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
 
 
 class PageFolder:
-    """Folds a page of records that are given as columns.
+    """Folds a page of records in columnar form.
 
     Args:
         ledger: the ledger of the partition.
@@ -76,7 +76,7 @@ class PageFolder:
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
-        """Fold common records from index ``first`` on; return the index of the next other one."""
+        """Fold records from index ``first`` up to the next uncommon record; return its index."""
         ledger, adapter, page = self._ledger, self._adapter, self._page
         if ledger.undone is not None or not ledger._index.is_narrow:
             return first

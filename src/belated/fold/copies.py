@@ -19,7 +19,7 @@ class Copies(Generic[T]):
 
     Args:
         blocks: the entries of each block, by block number.
-        copy: returns a copy of the given entries.
+        copy: function that returns a copy of the given entries.
 
     Attributes:
         blocks: the numbers of all blocks to copy.

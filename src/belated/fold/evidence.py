@@ -100,7 +100,7 @@ def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sampl
 
     Args:
         ledger: the ledger.
-        choose: returns the indices to sample, given the number of decisions.
+        choose: function that returns the indices to sample, given the number of decisions.
     """
     table, facts, size = ledger._table, ledger._facts, len(ledger._table)
     reward_recorded = table.column("reward_recorded")

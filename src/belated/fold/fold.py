@@ -85,8 +85,9 @@ class Fold:
             callers pass rows.
         partitions: number of partitions of the journal.
         retention: how long a decision accepts rewards, in microseconds.
-        until: ignore records with a later timestamp, in microseconds since 1970; None folds all.
-        outcomes: where to send outcomes of decisions as they change; None to send none.
+        until: ignore records with a later timestamp, in microseconds since 1970; None means no
+            limit.
+        outcomes: where to send outcomes of decisions as they change; None if they are not sent.
         kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
         background: whether long fits run in a separate thread.
@@ -654,7 +655,7 @@ class Fold:
         pieces[PIECE] = self.chains[partition].pack()
         if self.outcomes is not None:
             pieces[_OUTCOMES] = b"sent"
-        if partition == 0:  # the partition of events that change the mode and actions
+        if partition == 0:  # the partition with all events that change the mode or actions
             pieces[_MODE] = self.mode.encode()
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:

@@ -138,7 +138,7 @@ class Follower:
     Args:
         fold: the fold.
         journal: the journal that is folded.
-        clock: returns microseconds since 1970.
+        clock: function that returns the time in microseconds since 1970.
         unapplied: counts the decisions that are durable but cannot be folded yet.
     """
 

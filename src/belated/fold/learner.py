@@ -64,7 +64,7 @@ class Learner:
         defers: whether the caller runs due fits with :meth:`begin_fit`, as the service does. Under
             ``ConversionsOnly``, updates are then also deferred until the model is exported.
         is_bulk: whether updates of the model are suspended; see :meth:`bulk`.
-        outstanding: returns all pending decisions, by partition.
+        outstanding: function that returns all pending decisions, by partition.
         summing: lock held while sums are changed, including by a background fit.
 
     >>> from belated import Bernoulli

@@ -169,7 +169,8 @@ class Ledger:
         tuning: internal sizes.
 
     Attributes:
-        watermark: the time up to which the partition is settled, in microseconds since 1970.
+        watermark: the time up to which ended windows take effect, from the last ``Settled`` record,
+            in microseconds since 1970.
         counts: number of decisions by state, including forgotten decisions.
         counters: number of events by status.
         latest: the time and id of the last event for each status that is an issue, since the ledger

@@ -28,7 +28,7 @@ class Fitted:
     """The result of a fit.
 
     Attributes:
-        refit: the fit.
+        refit: the fit that produced this result.
         estimate: the estimate of the fitted coefficients.
         model: a model of these coefficients, with roots that include the decisions that were
             pending when the fit began; None if the weighting computes the roots.

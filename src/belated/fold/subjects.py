@@ -68,8 +68,8 @@ def credited(
         decisions: the numbers of the subject's decisions, in the order in which they were made.
         at: when the reward happened, in microseconds since 1970.
         window: how long after a decision a reward may happen, in microseconds; None for no limit.
-        made: returns when a decision was made.
-        is_live: returns whether a decision took effect and was not voided.
+        made: function that returns when a decision was made.
+        is_live: function that returns whether a decision took effect and was not voided.
 
     >>> made = {3: 10, 4: 20}
     >>> times = 9, 15, 16, 20, 25, 26

@@ -1,4 +1,4 @@
-"""Erasures and retractions, whose records are treated as if they had never been appended."""
+"""Erasures and retractions: affected records are treated as if they had never been appended."""
 
 from __future__ import annotations
 

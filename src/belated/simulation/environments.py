@@ -32,7 +32,7 @@ class Environment(Protocol):
 
     If each action has its own block of coefficients, the environment may define an attribute
     ``blocks``, the number of blocks. Rows then either have the format of :class:`~belated.PerArm`,
-    or are ``dim`` numbers long, with one row per block, in order.
+    or contain ``dim`` numbers, with one row per block, in order.
     """
 
     @property

@@ -215,7 +215,7 @@ class _Rounds:
         self._position = self._now = 0
 
     def begin(self, t: int, arrivals: Iterable[int]) -> None:
-        """Begin a round: fold the rewards that arrive, and settle the windows that end."""
+        """Begin a round: fold the rewards that arrive, and close the windows that end."""
         self._now = ROUND_US * (t + 1)
         for s in arrivals:
             if self.rewards[s] != self._silent:

@@ -26,11 +26,11 @@ All bounds require delays that are independent of the rewards. Their parameters 
 **Confidence widths** are computed by ``width_*``, and the **rounds of initial exploration** by
 ``warmup_*``.
 
-**Regret**: :func:`regret_theorem` for the paper's DUCB and :func:`regret_bayes_theorem` for its
-DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with a
-particular bound on the missing rewards; using the best bound is never worse. For logistic rewards,
-the results exceed the horizon until about 10⁶ rounds. They show how regret grows, but do not
-predict it.
+**Regret** is bounded by :func:`regret_theorem` for the paper's DUCB and by
+:func:`regret_bayes_theorem` for its DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb`
+or :func:`regret_bayes` with a particular bound on the missing rewards; using the best bound is
+never worse. For logistic rewards, the results exceed the horizon until about 10⁶ rounds. They show
+how regret grows, but do not predict it.
 
 >>> from belated import Bernoulli, delays
 >>> delay, horizon = delays.Geometric(mean=100), 10**6

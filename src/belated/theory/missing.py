@@ -73,7 +73,7 @@ def missing_prop1(
 
     Args:
         mu: Mean μ of the distribution that bounds the tails of the delays.
-        M: Age from which that distribution bounds them; 0 if all delays have that distribution.
+        M: Age from which it bounds the tails; 0 if all delays have that distribution.
         sigma: Scale σ of its tail, exp(-x^(1+q)/(2σ²)) beyond the mean.
         q: 0 for an exponential tail, 1 for a Gaussian tail.
         delta: δ.
@@ -183,7 +183,7 @@ def _hoeffding_spread(sigma: float, q: float) -> float:
     with np.errstate(over="ignore"):
         half = np.power(2.0 * math.log(2.0) * variance, 1.0 / (1.0 + power))
         steep = np.power(2.0 * variance / (1.0 + power), 1.0 / power) + 1.0
-        first = max(float(half), float(steep))  # I: from here p_i ≤ 1/2 and falls fast
+        first = max(float(half), float(steep))  # I: from here, p_i ≤ 1/2 and decreases fast
     return math.sqrt(0.25 * first + variance * (1.0 + power) / power)
 
 
@@ -301,7 +301,7 @@ def missing_bounded(bound: int) -> float:
 def missing_bennett(mean: float, *, delta: float, horizon: int = 1) -> float:
     r"""Bound missing rewards if delays are independent; recommended in that case.
 
-    The number is then a sum of independent Bernoulli variables. If m is its mean,
+    The number of missing rewards is a sum of independent Bernoulli variables. If m is its mean,
     P(G_t ≥ m + x) ≤ exp(-m h(x/m)) with h(u) = (1 + u) log(1 + u) - u, by Bennett's inequality. The
     bound is typically 10 % to 50 % above the true quantile. Proposition 1, whose stopping times its
     authors consider essential, is ten to thousands of times the quantile. Over a horizon, δ/T is

@@ -72,8 +72,8 @@ class AgedSums(NamedTuple):
         pull: the score at θ = 0, as in :class:`~belated.model.statistics.Quadratic`.
         moved: the effect of F's uncertainty on the score, when the center was adopted.
         seen: the information of the observations.
-        whole: the same, with pending decisions at full weight.
-        bread: the same as ``seen``, when the center was adopted.
+        whole: the same information, with pending decisions at full weight.
+        bread: the same as ``seen``, but when the center was adopted.
         filling: the spread of the score, when the center was adopted.
         delays: sums for the delay distribution, when the center was adopted.
     """

@@ -38,7 +38,7 @@ class PartitionFold(Fold):
         partitions: number of partitions of the journal.
         partition: the partition to fold.
         retention: how long a decision accepts rewards, in microseconds.
-        outcomes: where to send outcomes of decisions as they change; None to send none.
+        outcomes: where to send outcomes of decisions as they change; None if they are not sent.
         kernels: kernels to use instead of the fastest available.
         tuning: internal sizes.
 

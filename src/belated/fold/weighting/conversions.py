@@ -125,7 +125,7 @@ def deliveries(
 
 
 class AgeClock:
-    """The time up to which ages are measured: now, or the last complete delivery of a batch.
+    """The time up to which ages are measured: now or, with batches, the last complete delivery.
 
     Args:
         window: the window in microseconds.
@@ -601,7 +601,7 @@ class ExpectedConversions(Constant):
         self._step(moves=bool(refit.since or refit.changes))
 
     def _schedule(self) -> None:
-        """Schedule the next fit, when a fit begins."""
+        """Schedule the next fit; called when a fit begins."""
         self._fit_is_due, self._fitted_at = False, self.learner.now
         decisions, n = self.learner.model.decisions, self.converted
         count = float(decisions)
