@@ -101,7 +101,7 @@ class ActionState(msgspec.Struct, Result, frozen=True):
     Attributes:
         action: name of the action, as text.
         state: open, paused or retired.
-        since: when the state began, or when it will change; None if it has never changed.
+        since: when the last change took effect or will take effect; None without a change.
         until: when a pause ends; None if it lasts until the action is resumed.
         reason: reason given by the operator.
         actor: the person or process that changed the action.

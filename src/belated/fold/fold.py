@@ -140,7 +140,7 @@ class Fold:
         self.clear()
 
     def clear(self) -> None:
-        """Discard all state, because the journal no longer contains the folded records."""
+        """Discard all state, so that the journal can be folded again."""
         self.begun = False
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
