@@ -204,10 +204,10 @@ def test_quadratics_subtract() -> None:
 def test_what_does_not_merge_says_why() -> None:
     """Stores of other families, widths and shapes cannot be merged."""
     with pytest.raises(
-        InvalidInput, match=r"cannot merge rewards of Bernoulli\(\) and of Poisson\(\)"
+        InvalidInput, match=r"cannot merge Bernoulli\(\) rewards with Poisson\(\) rewards"
     ):
         Observations(2, FAMILY) + Observations(2, Poisson())
-    with pytest.raises(InvalidInput, match="cannot merge rows of 2 and of 3 numbers"):
+    with pytest.raises(InvalidInput, match="cannot merge rows of 2 numbers with rows of 3"):
         Observations(2) + Observations(3)
     with pytest.raises(InvalidInput, match=r"`rows` must be a matrix, got shape \(2,\)"):
         Moments.of([1.0, 2.0], [1.0])

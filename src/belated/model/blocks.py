@@ -50,7 +50,7 @@ def by_block(rows: Row | Matrix) -> Iterator[tuple[int, NDArray[np.int64]]]:
 
 
 def predictors(rows: Row | Matrix, theta: Vector) -> Vector:
-    """Return X θ."""
+    """Return X θ, the linear predictor of each row."""
     if theta.ndim == 1:
         return rows @ theta
     blocks, numbers = split(rows)
@@ -59,7 +59,7 @@ def predictors(rows: Row | Matrix, theta: Vector) -> Vector:
 
 
 def cross(each: Vector, rows: Row | Matrix, shape: Shape) -> Vector:
-    """Return Σ e x, where each row x has a number e.
+    """Return Σ e x, the sum of the rows x weighted by the numbers e in ``each``.
 
     >>> cross(np.array([2.0, 3.0]), np.array([[1.0, 5.0], [1.0, 7.0]]), (2, 1))
     array([[ 0.],
@@ -74,7 +74,7 @@ def cross(each: Vector, rows: Row | Matrix, shape: Shape) -> Vector:
 
 
 def gram(rows: Matrix, weights: Vector | None, shape: Shape) -> Matrix:
-    """Return Σ w x xᵀ.
+    """Return Σ w x xᵀ over the rows; None means that every weight is 1.
 
     >>> gram(np.array([[1.0, 2.0], [0.0, 1.0]]), None, (2,))
     array([[1., 2.],
@@ -172,7 +172,7 @@ def root_of(precision: Matrix) -> Matrix:
 
 
 def precision_of(root: Matrix) -> Matrix:
-    """Return H, given a root of H⁻¹.
+    """Return the precision H, given a root of H⁻¹.
 
     >>> precision_of(np.array([[0.5]]))
     array([[4.]])
@@ -185,13 +185,13 @@ def precision_of(root: Matrix) -> Matrix:
 
 
 def inverse_of(precision: Matrix) -> Matrix:
-    """Return H⁻¹."""
+    """Return the inverse of each block."""
     root = root_of(precision)
     return root @ root.swapaxes(-2, -1)
 
 
 def solve(precision: Matrix, right: Vector) -> Vector:
-    """Return H⁻¹ b."""
+    """Return H⁻¹ b for each block."""
     solution = np.empty_like(right)
     for at in np.ndindex(precision.shape[:-2]):
         failed = 1

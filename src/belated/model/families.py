@@ -11,7 +11,8 @@ With the canonical link, the score of a reward is :math:`(y - g(\eta))\,x/\varph
 :math:`g'(\eta)\,x x^\top/\varphi` does not depend on the reward, so it is known before the reward
 arrives.
 
-All functions accept and return arrays, and are stable for :math:`|\eta| \le 700`.
+Unless stated otherwise, functions accept and return arrays. All are stable for
+:math:`|\eta| \le 700`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Gaussian:
     """Real rewards with constant variance and the identity link.
 
     Args:
-        variance: variance of a reward around its mean. "estimate" learns the variance from the
+        variance: variance of a reward around its mean. "estimate" estimates it from the
             residuals, so the unit of rewards does not matter. ``ridge`` is then a precision in
             units of the noise: the prior applies to θ/√φ, not to θ.
 
@@ -229,7 +230,7 @@ class Poisson:
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta) - constant)
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:
-        """Draw counts, by the normal approximation for means above 1e15."""
+        """Draw counts, using the normal approximation for means above 1e15."""
         mean = self.mean(eta)
         small = np.asarray(rng.poisson(np.minimum(mean, 1e15)), dtype=np.float64)
         large = mean + np.sqrt(mean) * rng.standard_normal(np.shape(mean))

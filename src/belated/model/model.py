@@ -1,8 +1,8 @@
-r"""The model that policies read: θ̂ and two roots, updated by rank-one steps.
+r"""The model behind the policies: θ̂ and two covariance roots, updated by rank-one steps.
 
 ``observed`` is a root of the covariance given the arrived rewards: S Sᵀ = (prior + Σ w x xᵀ)⁻¹.
 ``decided`` also includes the pending decisions, because there is no need to explore again what a
-pending reward will show. Their weights are fixed when the action is chosen.
+pending reward will show. The weight of a decision is fixed when its action is chosen.
 
 Between two fits of an estimator, the model takes one step per event. For Gaussian rewards these
 steps are exact. For other rewards, a step maximizes the posterior for one new reward along one
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Removing a row with more information than this would leave only rounding errors in its direction.
 HEAVY = 1e8
-#: Rewards with a smaller weight are not learned.
+#: Rewards with a smaller weight do not update the estimate.
 LEAST_SHARE = 1e-9
 #: Number of values scored at a time; as float64 they take 256 KB, which fits into the CPU cache.
 AT_ONCE = 1 << 15
@@ -43,16 +43,18 @@ STEP = 3.0
 
 
 class Model:
-    """θ̂ with both roots. A row must be pending before its reward is learned.
+    """The estimate θ̂ with both covariance roots.
+
+    Add each decision as pending before passing its reward to :meth:`learn`.
 
     Attributes:
         theta: θ̂, on the scale of the linear predictor; one row per block, if there are blocks.
         observed: a root S of the covariance given the arrived rewards: S Sᵀ = H⁻¹.
         decided: the root that also includes pending decisions.
-        n: number of rewards learned.
+        n: number of rewards in the estimate.
         pending: number of decisions with a pending reward, G_t.
         decisions: number of decisions so far, including those that ended without a reward.
-        dispersion: φ.
+        dispersion: the dispersion φ of the reward family.
         effective_n: sum of the rewards' weights; None if all rewards have full weight.
         rivals: θ̂ for each half-life being compared, one row each; None if none are compared.
         picked: index of this model in ``rivals``, where its row may be outdated.
@@ -214,12 +216,12 @@ class Model:
             ends: the index after the last row of each table.
             width: the β_t of the paper, for all tables.
             us: a random number for each table, uniform in [0, 1).
-            counted: whether each choice is pending immediately.
+            counted: for each table, whether to add its choice as pending.
             share: the fraction of its weight that each pending choice adds.
             gram: whether that weight is 1 instead of the row's information.
 
         Raises:
-            InvalidInput: a row is not finite; ``decided`` already includes earlier choices.
+            InvalidInput: a row is not finite. ``decided`` then includes the choices made before it.
         """
         choices = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
@@ -298,7 +300,7 @@ class Model:
         self.decisions += 1
 
     def count(self, x: Any, weight: float) -> float:
-        """Add weight to a row in ``decided``; return the previous xᵀH⁻¹x."""
+        """Add weight to a row in ``decided``; return xᵀH⁻¹x from before the update."""
         numbers, root = self._part(x, self.decided)
         q = self._kernels.count(root, numbers, weight)
         if q != q:
@@ -308,15 +310,16 @@ class Model:
     def remove_pending(self, x: Any, weight: float) -> bool:
         """Remove a pending decision that ended without a reward.
 
-        Returns False if nearly all information about the row's direction came from this row. A step
-        cannot remove such a row, so the caller must recompute ``decided`` from its sum.
+        Returns False if nearly all information about the row's direction came from this row. A
+        rank-one step cannot remove such a row, so the caller must recompute ``decided`` from its
+        sum.
         """
         q = math.inf if _heavy(self._part(x)[0], weight) else self.count(x, -weight)
         self.pending -= 1
         return 1.0 - weight * q > LEFT
 
     def learn(self, x: Any, y: float, share: float = 1.0) -> float:
-        """Learn the reward of a pending decision; return the new weight of its row.
+        """Update the estimate with the reward of a pending decision; return its row's new weight.
 
         Args:
             x: the row.
@@ -339,7 +342,7 @@ class Model:
         return weight
 
     def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:
-        """Return the mean of a row for each half-life being compared; ``mean`` for this model."""
+        """Return the mean of a row for each half-life, with ``mean`` in the place of this model."""
         assert self.rivals is not None
         link = self.family.mean_and_slope
         numbers, rivals = self._part(x, self.rivals.swapaxes(0, -2))
@@ -348,11 +351,11 @@ class Model:
         return tuple(means)
 
     def retract(self, x: Any, y: float, weight: float) -> bool:
-        """Retract a learned reward, so that its decision is pending again.
+        """Undo :meth:`learn` for a reward, so that its decision is pending again.
 
         To forget the decision, call :meth:`remove_pending` afterwards. Returns False if nearly all
-        information about the row's direction came from this row. A step cannot remove such a row:
-        only the counts change, and the caller must fit the model again.
+        information about the row's direction came from this row. A rank-one step cannot remove such
+        a row: only the counts change, and the caller must fit the model again.
 
         Args:
             x: the row.

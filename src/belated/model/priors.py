@@ -121,7 +121,7 @@ class Prior(Shortened):
         within = whole[np.arange(blocks), :, np.arange(blocks)]
         if np.count_nonzero(within) < np.count_nonzero(whole):
             message = "the prior's precision connects coefficients of different actions"
-            raise InvalidInput(f"{message}: set it to 0 between their blocks", self.precision)
+            raise InvalidInput(f"{message}: set its entries between actions to 0", self.precision)
         return Prior(self.mean.reshape(shape), within, self.adaptive)
 
     def with_ridge(self, ridge: float) -> Prior:

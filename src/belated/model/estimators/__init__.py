@@ -5,7 +5,8 @@
   their information has grown by 5 %.
 * :class:`Online` works for any family. It takes a single step per observation, for streams that are
   too long to store.
-* :class:`Thinned` is for data with conversions only. It weights each decision by its age.
+* :class:`Thinned` is for data with conversions only. It weights each decision by the share of
+  conversions expected by its age.
 * :func:`newton_step` estimates θ from the summed statistics of several partitions.
 """
 

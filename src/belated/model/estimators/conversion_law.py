@@ -203,7 +203,7 @@ class DelaySums(NamedTuple):
 def merged_law(
     sums: DelaySums, *, tick: float = SHORTEST, shrinkage: float = SHRINKAGE
 ) -> ConversionLaw:
-    """Estimate the delay distribution as :func:`fitted_law` does, from sums.
+    """Estimate the delay distribution from sums, as :func:`fitted_law` does from conversions.
 
     >>> delays, silent = np.linspace(0.01, 0.5, 400), np.zeros(len(EDGES))
     >>> seen = Conversions(delays, 0.0 * delays, 0.0 * delays + 1.0)

@@ -62,7 +62,7 @@ def fitted_ridge(
 
 
 def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> bool:
-    """Return whether λ is the fixed point to first order, without computing eigenvectors.
+    """Return whether λ is near the fixed point, to first order, without computing eigenvectors.
 
     Args:
         root: root of H⁻¹, where H includes λ.

@@ -43,7 +43,7 @@ class Estimate(Result):
         converged: False if theta is not the maximum; theta is finite even then.
         iterations: number of passes over the observations.
         prior: the prior, with the estimated precision if it is adaptive.
-        dispersion: φ, estimated if the family requires it.
+        dispersion: the dispersion φ, estimated if the family requires it.
         doubt: the part of the covariance that is due to estimating the prior's precision; None if
             the precision was given.
         trace: trace of the covariance, from the last step of a fit; None if unknown.

@@ -56,7 +56,7 @@ class Laplace:
 
     The estimate depends only on the set of observations, to about 1e-8 posterior standard
     deviations, and not on their order or the starting point. Frozen rows contribute through their
-    quadratic approximation. It has no third derivatives, so frozen rows do not contribute to the
+    quadratic approximation. It has no third derivatives, so they do not contribute to the
     correction of the mean. If the prior's precision is estimated, mean and covariance are
     integrated over it (:mod:`~belated.model.estimators.integrated`).
 
@@ -192,8 +192,8 @@ def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
     array([0.2864])
     """
     if total.pull.shape != prior.mean.shape:
-        message = f"the sums have {total.dim} numbers, but the prior has {prior.dim}"
-        raise InvalidInput(f"{message}: make them equal", total)
+        message = f"the sums have {total.dim} coefficients, but the prior has {prior.dim}"
+        raise InvalidInput(f"{message}: pass a prior of the same size", total)
     dispersion = family.dispersion or 1.0
     information, pull = total.information / dispersion, total.pull / dispersion
     if prior.adaptive and total.n >= 5:
@@ -268,7 +268,7 @@ class Newton:
                 value += float(each.sum())
                 score += cross(residual, rows, theta.shape)
                 numbers = rows[:, -theta.shape[-1] :]
-                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # our own copy
+                np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # chunks are copies
                 add_gram(information, rows)
         if (frozen := self.frozen) is not None:
             value += frozen.value(theta)
@@ -305,8 +305,8 @@ class Newton:
 def check_shape(data: Any, prior: Prior) -> None:
     """Raise InvalidInput if rows and prior have different shapes."""
     if data.shape != prior.mean.shape:
-        message = f"rows are for coefficients of shape {data.shape}, but the prior has the shape"
-        raise InvalidInput(f"{message} {prior.mean.shape}: make them equal", data)
+        message = f"rows are for coefficients of shape {data.shape}, but the prior has shape"
+        raise InvalidInput(f"{message} {prior.mean.shape}: pass a prior of the same shape", data)
 
 
 def fit_rows(

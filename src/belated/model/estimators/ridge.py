@@ -78,8 +78,8 @@ class Ridge:
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
         moments = data if isinstance(data, Moments) else data.moments()
         if moments.cross.shape != prior.mean.shape:
-            message = f"rows have {moments.dim} numbers, but the prior has {prior.dim}"
-            raise InvalidInput(f"{message}: make them equal", data)
+            message = f"rows are for {moments.dim} coefficients, but the prior has {prior.dim}"
+            raise InvalidInput(f"{message}: pass a prior of the same size", data)
         if not polish:
             return gaussian_posterior(moments, family, prior, NEAR)
         estimate = gaussian_posterior(moments, family, prior)
@@ -125,7 +125,7 @@ def gaussian_posterior(
     converged = converged and spectrum.min() * CONDITION >= spectrum.max()
     if not converged:
         warnings.warn(
-            "rows differ so much in length that the short ones are lost to rounding: scale the"
+            "rows differ so much in norm that the smallest ones are lost to rounding: scale the"
             " features",
             ConvergenceWarning,
             stacklevel=3,

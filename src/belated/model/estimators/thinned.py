@@ -107,11 +107,11 @@ class ThinnedEstimate(Estimate):
 
 @dataclass(frozen=True)
 class Thinned:
-    r"""Estimator for conversions: each decision is weighted by the share expected by its age.
+    r"""Estimator for conversions; weights each decision by the share expected by its age.
 
     The score is that of a canonical family thinned by F, so decisions of the same age can be
     summed. The covariance is a sandwich estimate, because the variance of an outcome is
-    F g (1 - F g) and not F g', and it includes the uncertainty of F. With Gaussian and Poisson
+    F g (1 - F g) instead of F g'. It includes the uncertainty of F. With Gaussian and Poisson
     rewards a conversion has a value: its delay determines F, its value determines the mean, and the
     dispersion includes the spread of both. Weights apply to the likelihood, so a decision of weight
     ½ counts as half a decision, in the covariance too.
@@ -138,7 +138,10 @@ class Thinned:
             raise must_be("shrinkage", "a finite number above 0", self.shrinkage)
 
     def next_fit(self, n: int, shape: Shape) -> float:
-        """Return when the next fit is due: after every early conversion, later by growth."""
+        """Return the number of known outcomes at which the next fit is due.
+
+        The first fits follow every conversion; later fits wait until the information has grown.
+        """
         every = n < FIRST and shape[-1] <= WIDE
         return n + 1 if every else next_fit(n, shape, self.growth)
 
@@ -188,7 +191,7 @@ class Thinned:
 
 
 def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
-    """Return Σ F, the effective number of known decisions."""
+    """Return Σ F, the effective number of decisions with a known outcome."""
     both = zip(data.parts, seen, strict=True)
     return float(sum(part.counted(share).sum() for part, share in both))
 

@@ -1,4 +1,4 @@
-"""Weighted observations, for fits that forget."""
+"""Observations with weights, for fits that discount some of them."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ class Weighted(Joined):
 
 
 def is_weighted(counted: NDArray[Any] | None) -> TypeGuard[Vector]:
-    """Return whether the third item of a chunk holds weights, not a mask."""
+    """Return whether the third item of a chunk contains weights instead of a mask."""
     return counted is not None and counted.dtype == np.float64

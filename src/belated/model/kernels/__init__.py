@@ -1,4 +1,4 @@
-"""Kernels: the inner loops, which use NumPy and BLAS, or are compiled if Numba is installed.
+"""Kernels: the inner loops, compiled if Numba is installed, otherwise based on NumPy and BLAS.
 
 Importing Numba takes half a second, so ``import belated`` does not import it; the first call of
 :func:`best` imports it in a thread. Plain and compiled kernels are the same functions. Only the

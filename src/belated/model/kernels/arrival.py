@@ -1,8 +1,8 @@
 """Replace plain kernels with compiled ones in the background.
 
-Compilation takes half a minute and would block other threads, so a child process does it and fills
-Numba's cache. A thread in this process loads the kernels from the cache one by one and replaces
-the plain ones. While the thread loads a kernel, only a fork or the end of the process waits for it.
+Compilation takes half a minute and would block other threads, so a child process compiles the
+kernels and fills Numba's cache. A thread in this process loads them from the cache one by one and
+replaces the plain kernels. Only a fork or the end of the process waits while a kernel is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SETTLED = 1.0
 
 
 def best() -> Kernels:
-    """Return the best available kernels: each is compiled if it has been loaded, otherwise plain.
+    """Return each kernel in its best available form: compiled if loaded, otherwise plain.
 
     The set changes while kernels are loaded. If Numba is installed, the first call starts loading.
     """

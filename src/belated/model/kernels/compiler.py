@@ -1,6 +1,6 @@
 """Compile kernels with Numba, each for one signature, and store the machine code in Numba's cache.
 
-A kernel is never compiled for other types: such arguments are converted or rejected.
+A kernel is never compiled for other types: arguments of other types are converted or rejected.
 Callers therefore pass float64 arrays in C order. Arrays that a kernel only reads can be read-only.
 """
 
@@ -55,7 +55,7 @@ _ARGUMENTS = {
 }
 
 
-#: Held while Numba is used, because forking is not safe at that time.
+#: Held while Numba is in use, because forking is then unsafe.
 LOCK = threading.Lock()
 
 
@@ -134,7 +134,7 @@ def cache_folder() -> Path | None:
 
 @contextlib.contextmanager
 def compiling_alone() -> Iterator[None]:
-    """Wait until no other process is filling the same cache, to avoid compiling twice."""
+    """Hold the lock of the cache folder, so that two processes do not compile the same kernels."""
     folder = cache_folder()
     try:
         import fcntl

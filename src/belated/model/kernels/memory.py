@@ -1,9 +1,9 @@
 """Memory for large, growing arrays.
 
 When a list grows, it is moved, and the C library retains the old memory. With a million decisions,
-such holes would take a third of all memory. Large arrays are therefore allocated on separate pages,
-which are returned to the operating system as soon as they are unused. Pages that were never written
-take no memory, so arrays can be allocated with spare room.
+this unused memory would be a third of the total. Large arrays are therefore allocated on separate
+pages, which are returned to the operating system as soon as they are unused. Pages that were never
+written take no memory, so arrays can be allocated with spare room.
 """
 
 from __future__ import annotations

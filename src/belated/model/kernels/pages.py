@@ -2,9 +2,9 @@
 
 The kernel processes the two simple cases that account for nearly all records: a new, active
 decision with a generated id, and the single reward of a pending decision. Subject records are only
-listed for later, provided that it does not matter that they are folded after the records that
-follow them. At any other record the kernel stops; the rules of the ledger process that record, and
-the kernel continues after it. Its results are identical to those of the rules.
+listed for later, where folding them after the records that follow gives the same result. The kernel
+stops at any other record; the rules of the ledger process that record, and the kernel resumes after
+it. The results are identical to those of the rules.
 
 The kernel is plain Python over arrays, but it is only useful when compiled.
 """
@@ -22,7 +22,8 @@ PADDING = 64
 
 #: The columns of the table of entries.
 HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, WHERE = range(11)
-#: The kernel's input and output parameters for the table and its index, the rows, and the rules.
+#: Indices of the kernel's parameters, some of which it updates: for the table and its index, the
+#: rows, and the rules.
 (
     USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, SIP_0, SIP_1, SIP_2, SIP_3, PLACES_TAKEN,
     STORED, FREE, BLOCKS, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
@@ -81,7 +82,7 @@ def hash_of_compiled(high, low, state):  # type: ignore[no-untyped-def]  # noqa:
 
 
 def place_of(hashed: int, shift: int) -> int:
-    """Return the high bits of a hash, by shifting it right."""
+    """Return the high bits of a hash, which is shifted right by ``shift``."""
     return (int(hashed) & ((1 << 64) - 1)) >> int(shift)
 
 
@@ -150,7 +151,7 @@ def sip_round(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """Decode a non-negative integer, or -1 for other values; also return the next offset."""
+    """Return a decoded non-negative integer, or -1 for any other value, and the next offset."""
     first = int(data[at])
     if first < 0x80:
         return first, at + 1
@@ -166,7 +167,7 @@ def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
 
 
 def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the offset after a short ASCII string; -1 for any other value."""
+    """Return the offset after a short ASCII string, or -1 for any other value."""
     first = int(data[at])
     if 0xA0 <= first < 0xC0:
         start, size = at + 1, first - 0xA0
@@ -183,7 +184,7 @@ def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the offset after one of :data:`SOURCES`; -1 for any other value."""
+    """Return the offset after one of :data:`SOURCES`, or -1 for any other value."""
     for n in range(SOURCES.shape[0]):
         size = int(SOURCES[n, 0]) - 0xA0 + 1
         same = at + size <= end
@@ -309,7 +310,7 @@ def fold_page(
     names: NDArray[np.uint8],
     noted: NDArray[np.int64],
 ) -> int:
-    """Process the records of a page from ``first``; return the index of the first not processed.
+    """Process the records of a page from ``first``; return the index of the first unprocessed one.
 
     Args:
         data: the bytes of all events.
@@ -321,21 +322,21 @@ def fold_page(
         cells: the table of entries, with room for all records.
         floats: the memory of ``cells``, as floats.
         places: the index of the table, with room for all records.
-        rows: rows of decisions that may be learned, with room for all records.
+        rows: rows of decisions that may still be rewarded, with room for all records.
         row_bytes: the memory of ``rows``, as bytes.
         free: indices of unused rows in ``rows``, with room for all records.
-        told: the parameters listed above, which are updated.
+        told: the parameters, indexed by the constants above; updated in place.
         numbers: the dispersion, the largest weight, and the smallest and the largest reward.
         unmatched: filter of keys with unmatched events, indexed by the low bits of a key; 0 means
             that there are none.
-        learned_rows: output for the row of each learned reward.
-        learned: output for the value and the weight of each learned reward, and whether its
-            decision is from an earlier page.
-        times: output for the times at which the decision and the reward were recorded.
+        learned_rows: output; the row of each reward.
+        learned: output; the value and the weight of each reward, and whether its decision is from
+            an earlier page.
+        times: output; the times at which each reward's decision and the reward were recorded.
         changed: output; 1 for each block of entries in which an existing entry changed.
         names: names of the features whose rows are valid, 16 bytes each; empty if all are valid.
-        noted: output per subject record: its index, the entry of the subject's decision (-1 for
-            a reward), and the start and the end of the subject's name.
+        noted: output; for each subject record, its index, the entry of the subject's decision (-1
+            for a reward), and the start and the end of the subject's name.
     """
     dim = rows.shape[1]
     size = 4 * dim

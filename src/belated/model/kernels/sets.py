@@ -24,7 +24,7 @@ from belated.model.kernels.source import (
 
 @dataclass(eq=False)
 class Kernels:
-    """A set of plain or compiled kernels; the set of :func:`best` changes while kernels load."""
+    """A set of plain or compiled kernels; the set from :func:`best` changes as kernels load."""
 
     argmax_ucb_all: Callable[..., int]
     count: Callable[[Matrix, Vector, float], float]

@@ -1,4 +1,4 @@
-"""Load machine code from a read-only cache, as in a container; Numba itself would ignore it."""
+"""Load machine code from a read-only cache, as in a container image, which Numba would ignore."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv
 Blocks = NDArray[np.int64]
 #: Relative difference below which scores are tied.
 TIE = 1e-12
-#: A rank-one step can remove a row only if a larger share of its direction than this remains.
+#: A rank-one step can remove a row only if more than this share of its direction remains.
 LEFT = 1e-6
 #: Changes of a linear predictor up to this size are made in one Newton step.
 SMALL = 0.05
@@ -66,7 +66,7 @@ def left(x: Vector, root: Matrix) -> Vector:
 
 
 def lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
-    """Return the length of each row of X S, where S is the root of the row's block."""
+    """Return ‖Sᵀx‖ for each row x, where S is the root of the row's block."""
     if len(roots) == 1:
         spread = dgemm(1.0, roots[0].T, rows.T).T
     else:
@@ -76,7 +76,7 @@ def lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
 
 
 def bounds(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: float) -> Vector:
-    """Return X θ + width · lengths of X S."""
+    """Return xᵀθ + width · ‖Sᵀx‖ for each row x, with the θ and the root S of the row's block."""
     widths = lengths(rows, blocks, roots)
     if len(theta) > 1:
         return (
@@ -88,7 +88,7 @@ def bounds(rows: Matrix, blocks: Blocks, theta: Matrix, roots: Matrix, width: fl
 
 
 def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
-    """Return X θ."""
+    """Return xᵀθ for each row x, with the θ of the row's block."""
     means: Vector
     if len(theta) > 1:
         means = np.vecdot(rows, theta[blocks])
@@ -98,7 +98,7 @@ def predictors(rows: Matrix, blocks: Blocks, theta: Matrix) -> Vector:
 
 
 def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[np.int64]:
-    """Return the row with the largest mean plus deviation for each column of the pools.
+    """Return the index of the row with the largest mean plus deviation, for each pool column.
 
     The last row of each pool consists of ones, so that one product computes means and deviations.
     """
@@ -110,7 +110,7 @@ def winners(rows: Matrix, blocks: Blocks, means: Vector, pools: Row) -> NDArray[
         scores = pools[0].T.dot(table.T)
     else:
         scores = np.array([x.dot(pools[k]) for k, x in zip(blocks, table, strict=True)]).T
-    best: NDArray[np.int64] = scores.argmax(axis=1)  # contiguous, which is ten times faster
+    best: NDArray[np.int64] = scores.argmax(axis=1)  # a contiguous axis is ten times faster
     return best
 
 
@@ -258,7 +258,7 @@ SWAPPED: dict[Any, Callable[..., Any]] = {
 
 
 def gaussian_link(eta: float) -> tuple[float, float]:
-    """Return η and 1."""
+    """Return the mean η and the slope 1."""
     return eta, 1.0
 
 
@@ -377,7 +377,7 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
 
 
 def count_all(roots: Matrix, rows: Matrix, blocks: Blocks, weights: Vector) -> int:
-    """Count rows in turn; return the number counted, which is smaller if a row is not finite."""
+    """Run :func:`count` for each row; stop at a row that is not finite. Return the number run."""
     for k in range(rows.shape[0]):
         q = count(roots[blocks[k]], rows[k], weights[k])
         if q != q:
@@ -425,7 +425,7 @@ def argmax_ucb_all(
 def learn(
     root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
 ) -> float:
-    """Learn a reward: move θ along H⁻¹x by the proximal step, then update H ← H + w x xᵀ.
+    """Learn from a reward: move θ along H⁻¹x by the proximal step, then update H ← H + w x xᵀ.
 
     Returns w. If the row is not finite, returns NaN and changes nothing.
     """
@@ -449,7 +449,7 @@ def unlearn(
     dispersion: float,
     cap: float,
 ) -> float:
-    """Retract a reward, exactly if it is Gaussian, otherwise by a Newton step of at most ``cap``.
+    """Retract a reward: exactly if it is Gaussian, otherwise with one Newton step up to ``cap``.
 
     ``weight`` is the weight of the row in H. Returns the share 1 - w q of the row's direction that
     remains, or NaN if the row or its weight is not finite. Nothing changes unless the share is
@@ -485,7 +485,7 @@ def capped(step: float, q: float, cap: float) -> float:
 
 
 def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> tuple[float, float]:
-    """Return the proximal step of a reward: argmax over z of log p(y | z) - (z - η)²/(2 q).
+    """Compute the proximal step of a reward: the z that maximizes log p(y | z) - (z - η)²/(2 q).
 
     Returns (z - η)/q, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is bounded
     by the data, whereas an explicit step for a surprisingly large count could overflow.
@@ -504,14 +504,15 @@ def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> 
     last = 2.0 * (high - low)
     for _ in range(200):
         target = move + newton
-        # Use the Newton step if it stays in the interval and at least halves, otherwise bisect.
+        # Use the Newton step if it stays in the interval and is at most half as long as the last
+        # step; otherwise bisect.
         if not (low <= target <= high and 0.0 < 2.0 * abs(newton) <= last):
             target = 0.5 * (low + high)
         last = abs(target - move)
         move = target
         mean, slope = link(family, eta + move)
         gap = scale * (y - mean) - move
-        newton = gap / (1.0 + scale * slope)  # NaN if both overflow; bisection is then next
+        newton = gap / (1.0 + scale * slope)  # NaN if both overflow; the next step then bisects
         if abs(newton) <= 1e-9 * (1.0 + abs(eta + move)):
             break
         if gap > 0.0:

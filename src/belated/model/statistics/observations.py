@@ -21,7 +21,7 @@ from belated.model.statistics.sums import FrozenSums, Moments, Quadratic
 BLOCK = 8_192
 #: Number of float64 values in a chunk of rows, so that a chunk fits into the CPU cache.
 CHUNK = 1 << 16
-# The index of the newest block, and the number of rows per block.
+# Header of the serialized sums: index of the newest block, and number of rows per block.
 _HEAD = Struct("<qq")
 
 
@@ -77,7 +77,7 @@ class Observations:
     sufficient statistics.
 
     Args:
-        shape: shape of θ; a number if there are no blocks.
+        shape: shape of θ; an integer if there are no blocks.
         family: reward family; None if no rows will be frozen.
         block: number of rows that are frozen and dropped together.
 
@@ -147,7 +147,7 @@ class Observations:
         return before
 
     def remove(self, handle: int) -> None:
-        """Stop counting an observation."""
+        """Remove an observation from all sums and fits."""
         block, at = self._find(handle)
         if block.theta is None:
             self.exact -= 1
@@ -214,13 +214,14 @@ class Observations:
     def __add__(self, other: Observations) -> Observations:
         """Merge two stores; handles of ``other`` increase by this store's :attr:`next_block`."""
         if self.shape != other.shape:
-            message = f"cannot merge rows of {self.width} and of {other.width} numbers"
+            message = f"cannot merge rows of {self.width} numbers with rows of {other.width}"
             raise InvalidInput(message, other)
         family = other.family if self.family is None else self.family
         if other.family not in (None, family):
-            raise InvalidInput(f"cannot merge rewards of {family} and of {other.family}", other)
+            message = f"cannot merge {family} rewards with {other.family} rewards"
+            raise InvalidInput(message, other)
         if self._blocks and other._blocks and self._size != other._size:
-            message = f"cannot merge blocks of {self._size} and of {other._size} rows"
+            message = f"cannot merge blocks of {self._size} rows with blocks of {other._size}"
             raise InvalidInput(message, other)
         size = self._size if self._blocks else other._size
         merged = Observations(self.shape, family, block=size)
@@ -280,7 +281,7 @@ class Observations:
             block.theta = now
 
     def forget(self, handles: NDArray[np.int64]) -> None:
-        """Mark rows that will never be revised or removed; they can be dropped once frozen."""
+        """Mark rows that will never be revised or removed, so that they can be dropped later."""
         for index in (handles // self._size).tolist():
             self._blocks[index].open -= 1
 

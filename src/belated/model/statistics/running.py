@@ -13,7 +13,8 @@ from belated.model.statistics.sums import FrozenSums
 class RunningSums:
     """Running sums over a store's rows at a fixed θ; each update reads only new rows.
 
-    The caller must report every other change to the store here.
+    The caller must report every revised, removed or frozen row by calling :meth:`revise`,
+    :meth:`remove` or :meth:`clear`.
 
     Args:
         store: the store of observations.
@@ -40,7 +41,7 @@ class RunningSums:
         self._upto = 0  # the first handle that is not in the sums yet
 
     def move(self, theta: Vector) -> None:
-        """Move the expansion point to ``theta``, and discard the sums."""
+        """Change the expansion point to ``theta``, and discard the sums."""
         self.theta = theta
         self.clear()
 

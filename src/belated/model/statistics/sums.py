@@ -62,7 +62,7 @@ class Moments:
 
     def _combined(self, other: Moments, sign: int) -> Moments:
         if self.cross.shape != other.cross.shape:
-            message = f"cannot add moments of {self.dim} and of {other.dim} numbers"
+            message = f"cannot add moments of {self.dim} and {other.dim} coefficients"
             raise InvalidInput(message, other)
         return Moments(
             self.n + sign * other.n,
@@ -119,7 +119,7 @@ class Information:
 
     def _combined(self, other: Information, sign: int) -> Information:
         if self.matrix.shape != other.matrix.shape:
-            message = f"cannot add information of {self.dim} and of {other.dim} numbers"
+            message = f"cannot add information about {self.dim} and {other.dim} coefficients"
             raise InvalidInput(message, other)
         return Information(self.count + sign * other.count, self.matrix + sign * other.matrix)
 
@@ -185,7 +185,7 @@ class Quadratic:
 
     def _combined(self, other: Quadratic, sign: int) -> Quadratic:
         if self.pull.shape != other.pull.shape:
-            message = f"cannot add quadratics of {self.dim} and of {other.dim} numbers"
+            message = f"cannot add quadratics of {self.dim} and {other.dim} coefficients"
             raise InvalidInput(message, other)
         return Quadratic(
             self.n + sign * other.n,
@@ -201,7 +201,7 @@ class FrozenSums:
     Attributes:
         moments: moments of all rows, independent of θ.
         likelihood: the quadratic, with each row expanded at the θ at which it was frozen.
-        total: Σ y.
+        total: sum of the rewards, Σ y.
     """
 
     moments: Moments
@@ -247,7 +247,7 @@ class FrozenSums:
         )
 
     def revised(self, x: Row, before: float, after: float) -> FrozenSums:
-        """Return the sums with one reward changed. At every θ, its score changes by Δy·x."""
+        """Return the sums with one reward changed; the score changes by Δy·x at every θ."""
         n, gram_, cross_ = self.moments.n, self.moments.gram, self.moments.cross
         change = (after - before) * cross(np.ones(1), x[None, :].astype(np.float64), cross_.shape)
         square = self.moments.square + (after - before) * (after + before)
