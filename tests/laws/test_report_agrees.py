@@ -49,7 +49,7 @@ ACTIONS = ("red", "blue", "green", "gold")
 WRONG = (r"\bnan\b", r"\bNone\b(?! of)", r"\binf\b", r"−0(?![.\d])", r"−−", r"\b1 orders\b")
 #: A tile of the page: its label, its value and its interval.
 TILE = r'lab">([^<]*)</div><div class="val">([^<]*)</div><div class="note">([^<]*?)(?:<|$)'
-INTERVAL = r"^(?:95% between )?(\S+) (?:to|and) (\S+)$"
+INTERVAL = r"^(?:95% interval: )?(\S+) to (\S+)$"
 
 
 @dataclass

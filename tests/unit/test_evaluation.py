@@ -78,7 +78,7 @@ def test_no_reward_no_curve() -> None:
     """Curves and forecasts are refused without enough rewards."""
     with pytest.raises(InvalidInput, match="none of the 1 decisions has a reward"):
         delay_curve(_table([0], [None]))
-    with pytest.raises(InvalidInput, match="a forecast needs 20 rewards"):
+    with pytest.raises(InvalidInput, match="a forecast needs at least 20 rewards"):
         forecast(_table([0, 1], [1, None]))
 
 
@@ -263,7 +263,7 @@ def test_rewards_that_stop_are_noticed() -> None:
         assert found.stopped is stopped
         assert found.expected == pytest.approx(hours, abs=1.01)
         assert found.to_dict()["stopped"] is stopped
-    with pytest.raises(InvalidInput, match="an alarm needs 20"):
+    with pytest.raises(InvalidInput, match="an alarm needs at least 20"):
         silence(_table([0, 1], [1, None]))
 
 

@@ -96,7 +96,7 @@ class LazyMarkov(_OfOneLaw):
         return self._params(self.rho)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw two uniform numbers per round: whether to repeat the delay, and the new delay."""
+        """Draw the delays from two uniform numbers per round: repeat or not, and the new delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         fresh = np.where(u[:, 0] >= self.rho, np.arange(horizon), 0)
         return self.base.quantile(u[:, 1])[np.maximum.accumulate(fresh)]
@@ -133,7 +133,7 @@ class BlockDependent(_OfOneLaw):
         return self._params(None)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one uniform number per block."""
+        """Draw the delays from one uniform number per block."""
         block = np.arange(as_rounds(horizon, "horizon")) // self.length
         return self.base.sample(-(-horizon // self.length), rng)[block]
 
@@ -169,7 +169,7 @@ class Batched:
 
     @property
     def mean(self) -> float:
-        """(P - 1)/2."""
+        """The mean delay, (P - 1)/2."""
         return 0.5 * (self.period - 1)
 
     def tail(self, i: Any) -> Vector:
@@ -202,7 +202,7 @@ class Chain:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "transition", as_transition(self.transition))
-        _ = self.stationary  # raises immediately if it is not unique
+        _ = self.stationary  # raise now if the stationary distribution is not unique
 
     @property
     def independent(self) -> bool:
@@ -328,7 +328,7 @@ class FiniteChain(Shortened, Chain):
         return self._params(atoms.mean, atoms.bound, atoms.sigma(1.0), atoms.sigma(3.0))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one uniform number per round, which determines the next state."""
+        """Draw the delays from one uniform number per round, which determines the next state."""
         path = self.walk(rng.random(as_rounds(horizon, "horizon")))
         return np.asarray(self.values[path])
 
@@ -388,7 +388,7 @@ class RegimeSwitch(Chain):
         return self._params(self.mean, bound, sigma, sigma * (bound - self.mean))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw two uniform numbers per round: one for the next regime, one for the delay."""
+        """Draw the delays from two uniform numbers per round: for the next regime and its delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         regimes = self.walk(u[:, 0])
         delays = np.empty(horizon, dtype=np.int64)
@@ -462,7 +462,7 @@ class ContextDependent(Conditional):
     """An exponential time with a rate that depends on the row, rounded up.
 
     Given the row, the delay is independent of the reward, so an estimate from the rewards that have
-    arrived is unbiased. However, rows whose rewards arrive quickly are learned first.
+    arrived is unbiased. However, a policy first learns about rows whose rewards arrive quickly.
 
     Args:
         rate: a function that returns the arrival rate per round for the row of the chosen action;

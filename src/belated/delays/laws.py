@@ -280,8 +280,8 @@ class Weibull(Independent):
     Assumption 4.
 
     Args:
-        shape: k.
-        scale: b; 37 % of the times exceed it.
+        shape: the shape k.
+        scale: the scale b; 37 % of the times exceed it.
 
     >>> law = Weibull(shape=4, scale=40)
     >>> law.mean, law.params().q, law.params().q_r
@@ -296,7 +296,7 @@ class Weibull(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail."""
+        """The mean delay, computed as the sum of the tail."""
         k, b = self.shape, self.scale
         whole = b * special.gamma(1.0 + 1.0 / k)
         with np.errstate(over="ignore"):
@@ -348,7 +348,7 @@ class HalfNormal(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail."""
+        """The mean delay, computed as the sum of the tail."""
         root = self.scale * math.sqrt(2.0)
 
         def integral(i: float) -> float:
@@ -378,8 +378,8 @@ class Lognormal(Independent):
     The mean is finite, but the tail is heavier than Assumption 2 allows.
 
     Args:
-        median: m, the median time before rounding.
-        sigma: s, the standard deviation of the logarithm.
+        median: the median m of the time before rounding.
+        sigma: the standard deviation s of the logarithm.
 
     >>> Lognormal(median=30, sigma=1.5).quantile([0.025, 0.5, 0.975])
     array([  2,  30, 568])
@@ -393,7 +393,7 @@ class Lognormal(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail; infinite if it overflows."""
+        """The mean delay, computed as the sum of the tail; infinite if it overflows."""
         if (logarithm := math.log(self.median) + 0.5 * self.sigma**2) > 700.0:
             return math.inf
 
@@ -426,8 +426,8 @@ class Lomax(Independent):
     With shape 1.2 and scale 100, :math:`D = \lfloor 100\,(U^{-1/1.2} - 1) \rfloor` for a uniform U.
 
     Args:
-        shape: a.
-        scale: c.
+        shape: the shape a.
+        scale: the scale c.
 
     >>> Lomax(shape=1.2, scale=100).mean, Lomax(shape=0.8, scale=20).mean
     (499.501, inf)
@@ -441,7 +441,7 @@ class Lomax(Independent):
 
     @cached_property
     def mean(self) -> float:
-        """The sum of the tail; infinite for shapes up to 1."""
+        """The mean delay, computed as the sum of the tail; infinite for shapes up to 1."""
         a, c = self.shape, self.scale
         if a <= 1.0:
             return math.inf

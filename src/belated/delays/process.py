@@ -68,7 +68,7 @@ class Parameters:
 
 
 class DelayProcess(Protocol):
-    """The delays of a run; all built-in processes are frozen dataclasses."""
+    """The interface of delay processes. The built-in processes are frozen dataclasses."""
 
     @property
     def mean(self) -> float:
@@ -82,7 +82,7 @@ class DelayProcess(Protocol):
         """Return P(D ≥ i) for a delay D of the stationary process and whole numbers i."""
 
     def params(self) -> Parameters:
-        """Return the parameters of those of the paper's assumptions that hold."""
+        """Return the parameters of the paper's assumptions that hold."""
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the delays of rounds 1 to ``horizon``; a shorter run is a prefix of a longer one."""
@@ -140,7 +140,7 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
     """
     rounds = np.asarray(t)
     if rounds.dtype.kind not in "iu" or (rounds < 1).any():
-        raise must_be("t", "an array of whole numbers of at least 1", t)
+        raise must_be("t", "an array of positive whole numbers", t)
     if rounds.size == 0:
         return np.zeros(rounds.shape)
     missing = np.zeros(int(rounds.max()))
@@ -192,7 +192,7 @@ class Atoms:
 
 
 def as_rounds(value: Any, name: str, least: int = 0) -> int:
-    """Return a whole number of rounds between ``least`` and NEVER."""
+    """Return ``value`` as an integer; raise unless it is a number of rounds from ``least`` on."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and least <= value <= NEVER):
         raise must_be(name, f"a whole number from {least} to 2**62", value)
@@ -210,7 +210,7 @@ def rounded_up(time: Any) -> NDArray[np.int64]:
 
 
 def as_uniforms(u: Any) -> Vector:
-    """Return the arguments of a quantile function as an array of numbers in [0, 1)."""
+    """Return ``u`` as an array; raise unless all its numbers are in [0, 1)."""
     values = np.asarray(u, dtype=np.float64)
     outside = ~((values >= 0.0) & (values < 1.0))
     if outside.any():
@@ -238,7 +238,7 @@ def mean_of(tail: Callable[[Vector], Vector], integral: Callable[[float], float]
 
 
 def as_share(value: Any, name: str) -> float:
-    """Return the value if it is a probability below 1."""
+    """Return ``value`` as a float; raise unless it is a probability below 1."""
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -249,7 +249,7 @@ def as_share(value: Any, name: str) -> float:
 
 
 def as_law(value: Any, name: str) -> Law:
-    """Return the value if it is a distribution of independent delays, with a quantile function."""
+    """Return ``value``; raise unless it is a distribution with a quantile function."""
     if not callable(getattr(value, "quantile", None)):
         needed = "a distribution with a quantile function, such as Geometric(mean=100)"
         raise must_be(name, needed, value)
@@ -258,7 +258,10 @@ def as_law(value: Any, name: str) -> Law:
 
 
 def as_delays(values: Any, name: str) -> NDArray[np.int64]:
-    """Return delays as an array, rounded up; infinity becomes NEVER."""
+    """Return ``values`` as an array of delays, rounded up, with infinity replaced by NEVER.
+
+    Raise unless it is a non-empty list of non-negative numbers.
+    """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -269,14 +272,14 @@ def as_delays(values: Any, name: str) -> NDArray[np.int64]:
     bad = ~(array >= 0.0)
     if bad.any():
         at = int(bad.argmax())
-        raise must_be(f"{name}[{at}]", "a delay of at least 0", float(array[at]))
+        raise must_be(f"{name}[{at}]", "a non-negative delay", float(array[at]))
     delays = np.minimum(np.ceil(array), NEVER).astype(np.int64)
     delays.flags.writeable = False
     return delays
 
 
 def as_transition(matrix: Any) -> Matrix:
-    """Return a square matrix of probabilities whose rows sum to 1."""
+    """Return ``matrix`` as an array; raise unless it is square and its rows are distributions."""
     try:
         table = np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError):

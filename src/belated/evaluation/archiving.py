@@ -60,7 +60,7 @@ def archive_journal(
     """
     if retention is None:
         message = f"{journal.bandit} has no retention, so its decisions accept rewards forever"
-        raise InvalidInput(f"{message} and are never final; set a retention first", retention)
+        raise InvalidInput(f"{message} and are never final: set a retention first", retention)
     archive.check(journal.partitions)
     written = []
     for partition in range(journal.partitions):
@@ -88,10 +88,10 @@ def _check_trimmed(journal: Journal, archive: Archive, partition: int, retention
     if start != EMPTY and start.stamp >= forgettable(archive, partition, retention):
         message = (
             f"partition {partition} of {journal.bandit} was trimmed up to "
-            f"{as_datetime(start.stamp)}, but not all of it was archived: the archive would have "
-            "a gap"
+            f"{as_datetime(start.stamp)}, but not all of it was archived, so the archive would "
+            "have a gap"
         )
-        raise InvalidInput(f"{message}. Archive first, then `belated journal trim --archived`")
+        raise InvalidInput(f"{message}: archive first, then run `belated journal trim --archived`")
 
 
 class _Days:
@@ -118,7 +118,7 @@ class _Days:
         self._days: list[int] = []  # days with records, in order
         self._starts: list[int] = []  # number of the first decision of each day
         self._others: dict[int, list[StoredRecord]] = {}
-        self._early: dict[bytes, list[StoredRecord]] = {}  # their decision may still arrive
+        self._early: dict[bytes, list[StoredRecord]] = {}  # records that precede their decision
 
     def take(self, page: list[Record]) -> Iterator[ArchivedDay]:
         """Fold a page of records; yield the days that have become final."""

@@ -23,7 +23,7 @@ def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> 
     Args:
         delay: time to the reward, infinite if it has not arrived.
         age: time since the decision.
-        among: sampling weight of each decision; None: equal weights.
+        among: sampling weight of each decision; None means equal weights.
 
     >>> arrival_weights(np.array([1.0, 3.0, np.inf, np.inf]), np.array([4.0, 3.0, 2.0, 1.0]))
     array([1., 2., 0., 0.])
@@ -66,7 +66,7 @@ def estimand(what: str, table: DecisionTable, limit: Duration | None) -> str:
     if limit is None and window is not None and reach >= window:
         return what
     days = timedelta(microseconds=reach) / timedelta(days=1)
-    return f"{what}, by rewards within {days:.3g} days"
+    return f"{what}, counting rewards within {days:.3g} days"
 
 
 def _microseconds(limit: Duration) -> float:

@@ -12,13 +12,13 @@ from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.features.records import as_list, is_missing
 
-#: Marks a missing time in a column of times; the same bits as NumPy's NaT.
+#: Marker of a missing time in a column of times; has the same bits as NumPy's NaT.
 NEVER: int = np.iinfo(np.int64).min
 
 
 def names_of(frame: Any) -> list[str]:
     """Return the column names of a data frame, or of a mapping of columns."""
-    for attribute in ("column_names", "columns"):  # of Arrow; of pandas and polars
+    for attribute in ("column_names", "columns"):  # Arrow; pandas and polars
         if hasattr(frame, attribute):
             return list(getattr(frame, attribute))
     return list(frame)
@@ -41,7 +41,7 @@ def column_of(frame: Any, name: str, argument: str) -> Any:
 
 
 def times(given: Any, name: str) -> NDArray[np.int64]:
-    """Return a column of times in microseconds since 1970, :data:`NEVER` if missing.
+    """Return a column of times in microseconds since 1970, with :data:`NEVER` for missing times.
 
     A column with a single time zone is converted at once, any other column value by value.
 
@@ -85,7 +85,7 @@ def _with_zone(given: Any, name: str) -> str:
 
 
 def numbers(given: Any, name: str) -> Vector:
-    """Return a column of numbers, NaN if missing.
+    """Return a column as an array of numbers, with NaN for missing values.
 
     >>> numbers([1, None, True], "reward")
     array([ 1., nan,  1.])
@@ -102,8 +102,8 @@ def numbers(given: Any, name: str) -> Vector:
 
 
 def values(given: Any) -> list[Any]:
-    """Return a column as a list of Python values, None if missing."""
-    for name in ("to_pylist", "to_list"):  # of Arrow; of polars and pandas
+    """Return a column as a list of Python values, with None for missing values."""
+    for name in ("to_pylist", "to_list"):  # Arrow; polars and pandas
         if hasattr(given, name):
             return as_list(getattr(given, name)())
     return as_list(given)

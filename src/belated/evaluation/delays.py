@@ -64,7 +64,7 @@ class DelayCurve(Result):
         return float(self.share[place]), float(self.low[place]), float(self.high[place])
 
     def arrived_by(self, ages: Vector) -> Vector:
-        """Return the shares that have arrived by ages in microseconds."""
+        """Return the shares that have arrived by the given ages, in microseconds."""
         padded = np.concatenate([[0.0], self.share])
         shares: Vector = padded[np.searchsorted(self.delays, ages, side="right")]
         return shares
@@ -216,8 +216,8 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
     if on not in ("action", "reward"):
         raise must_be("on", "'action' or 'reward'", on)
     if on == "reward" and table.conversions:
-        message = "cannot test whether delays depend on the reward: a missing reward has a value"
-        raise InvalidInput(f"{message} here, and its delay is never observed; use on='action'", on)
+        message = "cannot test whether delays depend on the reward, because a missing reward counts"
+        raise InvalidInput(f"{message} as a value whose delay is never observed: use 'action'", on)
     table = table.live()
     backwards = on == "reward" or table.conversions
     if backwards:
@@ -238,10 +238,8 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
         expected = expected + sums.expected
     used = expected >= LEAST
     if used.sum() < 2:
-        message = f"too few rewards to compare delays: {int(event.sum()):,} in {count} groups; at"
-        raise InvalidInput(
-            f"{message} least two groups with {LEAST:.0f} rewards each are needed", on
-        )
+        message = f"too few rewards to compare delays: {int(event.sum()):,} in {count} groups. At"
+        raise InvalidInput(f"{message} least two groups need {LEAST:.0f} rewards each", on)
     # Groups that are too small to compare remain part of the reference for the other groups.
     places = np.flatnonzero(used)
     free = places if not used.all() else places[:-1]

@@ -29,7 +29,7 @@ from belated.journals import Journal
 #: Number of rows in a batch.
 BATCH = 50_000
 
-#: A sequence of decision tables.
+#: Decision tables, one per batch.
 Batches = Iterable[JournalTable]
 #: Writes decisions to a file, with their requests if a journal is given.
 Writer = Callable[[Batches, Journal | None, BinaryIO], None]
@@ -85,7 +85,7 @@ def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
 
     Args:
         table: the decisions.
-        journal: the journal from which requests are read; None: leave requests out.
+        journal: the journal from which requests are read; None means to leave requests out.
 
     Raises:
         MissingExtra: pandas is not installed.
@@ -213,7 +213,7 @@ def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> N
 
 
 def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any] | None:
-    """Return one row; None if the propensities of the other actions are unknown."""
+    """Return one decision as DSJSON; None if the propensities of other actions are unknown."""
     chosen = request.place(int(table.index[n]), table.actions[table.action[n]])
     propensity = float(table.propensity[n])
     shares = request.propensities

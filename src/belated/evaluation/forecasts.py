@@ -40,7 +40,7 @@ class Expected(Result):
     """The number of rewards expected within a time horizon.
 
     Attributes:
-        ahead: the horizon, from now; None: no limit.
+        ahead: the horizon, measured from now; None means no limit.
         mean: expected number of rewards.
         low: lower bound of the interval.
         high: upper bound of the interval.
@@ -85,7 +85,7 @@ def forecast(
 
     Args:
         table: the decisions.
-        ahead: the horizon, or several horizons for a forecast at each; None: no limit.
+        ahead: the horizon, or several horizons for a forecast at each; None means no limit.
         level: confidence level of the intervals.
 
     Raises:
@@ -96,8 +96,8 @@ def forecast(
     table = table.live()
     arrived = int(table.arrived.sum())
     if arrived < FEW:
-        message = f"a forecast needs {FEW} rewards, but {len(table):,} decisions have {arrived}"
-        raise InvalidInput(f"{message}; wait for more", arrived)
+        message = f"a forecast needs at least {FEW} rewards, but only {arrived} have arrived for"
+        raise InvalidInput(f"{message} {len(table):,} decisions: wait for more rewards", arrived)
     rng = np.random.default_rng(0)
     draw = _conversions if table.conversions else _outcomes
     steps = [None if span is None else as_duration(span, "ahead") for span in spans]
@@ -151,7 +151,7 @@ def _outcomes(
     if not len(ages):
         return 0, [np.zeros((3, DRAWS)) for _ in ahead]
     times, rises, at_risk = _cells(table)
-    # A decision without a reward shows that none arrives up to its age, also after the last reward.
+    # A decision without a reward shows that none arrived up to its age, even after the last reward.
     followed = np.where(table.arrived, table.delay, table.age)
     last = float(np.sort(followed)[-min(FEW, len(table))])
     logs = np.cumsum(_drawn_logs(rises, at_risk, rng)[:, times <= last], axis=1)
@@ -184,14 +184,14 @@ def _until(
 
     Args:
         ages: current age of each group.
-        span: the horizon; None: until age ``end``.
+        span: the horizon; None means until age ``end``.
         end: age after which no reward counts; infinite if every decision eventually has a reward.
         pending: number of pending decisions in each group.
         last: the longest delay about which the log has information.
 
     Raises:
-        NotEvaluable: more than a share :data:`UNSEEN` of the pending decisions would be older than
-            ``last``.
+        NotEvaluable: more than the share :data:`UNSEEN` of the pending decisions would be older
+            than ``last``.
     """
     until = np.full(len(ages), end) if span is None else np.minimum(ages + span, end)
     until = np.maximum(until, ages)

@@ -95,7 +95,7 @@ class Log(DecisionLog):
         Args:
             frame: a pandas, polars or Arrow data frame, or a mapping of columns.
             rewards: what a missing reward means.
-            context: columns of the context, known before choosing; or one column that holds the
+            context: columns of the context, known before choosing; or one column that contains the
                 context as a mapping or a list of numbers.
             action: column of the chosen actions.
             propensity: column of the probability with which each action was chosen; or a column of
@@ -105,15 +105,16 @@ class Log(DecisionLog):
             rewarded_at: column of the times at which rewards arrived; null if a reward has not
                 arrived. The column may be absent if no reward is null; rewards then count as known
                 immediately.
-            id: column of decision ids; None: rows are numbered.
+            id: column of decision ids; by default, ids are derived from row numbers.
             predicted: column of the mean rewards that were predicted when choosing.
-            actions: the offered actions; None: the actions that the features name, or every action
-                that was chosen.
+            actions: the offered actions; by default, the actions that the features name, or every
+                action that was chosen.
             features: features that encode contexts as rows, for the reward model and for a bandit
-                that starts from the log; None: :class:`~belated.PerArm`, fitted to the contexts.
-            family: family of the rewards; None: :class:`~belated.Bernoulli` if all are from 0 to 1,
-                otherwise :class:`~belated.Gaussian`.
-            as_of: ignore decisions and rewards after this time; None: use everything.
+                that starts from the log. The default is :class:`~belated.PerArm`, fitted to the
+                contexts.
+            family: family of the rewards. The default is :class:`~belated.Bernoulli` if all are
+                from 0 to 1, otherwise :class:`~belated.Gaussian`.
+            as_of: ignore decisions and rewards after this time; by default, all are used.
             name: name of the bandit when the log is written to a journal.
 
         >>> from belated import Explicit
@@ -136,7 +137,7 @@ class Log(DecisionLog):
 
         made = times(read("decided_at", decided_at), decided_at)
         value = numbers(read("reward", reward), reward)
-        _refuse(made == NEVER, decided_at, "is null: remove the line, or give its time")
+        _refuse(made == NEVER, decided_at, "is null: remove the row, or set its time")
         if not len(made):
             raise InvalidInput("the data frame is empty: pass one row per decision", frame)
         as_microseconds(int(made.min()), decided_at)  # rejects other units, such as seconds
@@ -319,7 +320,7 @@ def _times_of_rewards(frame: Any, name: str, made: Times, value: Vector) -> Time
         return made
     arrived = times(column_of(frame, name, "rewarded_at"), name)
     _refuse(missing & (arrived != NEVER), name, "is set, but the reward is null")
-    _refuse(~missing & (arrived == NEVER), name, "is null, but there is a reward: give its time")
+    _refuse(~missing & (arrived == NEVER), name, "is null, but there is a reward: set its time")
     _refuse(~missing & (arrived < made), name, "is before the decision")
     return arrived
 
@@ -336,12 +337,12 @@ def _propensities(given: Any, name: str, index: NDArray[np.int32], count: int) -
         )  # fmt: skip
         propensities = np.array([list(shares) for shares in listed], dtype=np.float64)
         wrong = (propensities < 0.0).any(axis=1) | ~(np.abs(propensities.sum(axis=1) - 1.0) <= NEAR)
-        _refuse(wrong, name, "does not hold probabilities that add up to 1")
+        _refuse(wrong, name, "does not contain probabilities that add up to 1")
     else:
         propensities = np.full((len(index), count), np.nan)
         propensities[lines, index] = numbers(given, name)
     chosen = propensities[lines, index]
-    _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "is not above 0 and at most 1")
+    _refuse(~((chosen > 0.0) & (chosen <= 1.0)), name, "must be above 0 and at most 1")
     return propensities
 
 

@@ -92,7 +92,7 @@ def lift(table: DecisionTable, *, limit: Duration | None = None, level: float = 
 
     Args:
         table: the decisions, with their groups.
-        limit: count only rewards that arrive within this time; None: every observable reward.
+        limit: count only rewards that arrive within this time; None means all observable rewards.
         level: confidence level of the intervals.
 
     Raises:
@@ -130,8 +130,8 @@ def earned(group: DecisionTable, name: str, *, limit: float | None = None) -> Gr
     Args:
         group: the decisions, all of which took effect.
         name: name of the group.
-        limit: count only rewards that arrive within this time, in microseconds; None: every
-            observable reward.
+        limit: count only rewards that arrive within this time, in microseconds; None means all
+            observable rewards.
 
     Raises:
         NotEvaluable: too few decisions have a reward.
@@ -141,8 +141,10 @@ def earned(group: DecisionTable, name: str, *, limit: float | None = None) -> Gr
     arrived = omega > 0.0
     rewards, count = int(arrived.sum()), len(group)
     if rewards < FEW:
-        message = f"{rewards} of {count:,} decisions of the group {name!r} have a reward: at least"
-        raise NotEvaluable(f"{message} {FEW} are needed; wait for more, or hold out a larger share")
+        message = f"only {rewards} of {count:,} decisions of the group {name!r} have a reward, but"
+        raise NotEvaluable(
+            f"{message} at least {FEW} are needed: wait for more, or hold out a larger share"
+        )
     if group.conversions:
         base = group.rewards.default
         terms = np.where(arrived, omega * (np.where(arrived, group.value, base) - base), 0.0)
@@ -177,7 +179,7 @@ def final_difference(
 
     Args:
         table: the decisions, all of which took effect.
-        limit: outcomes are final after this time; None: after the window.
+        limit: outcomes are final after this time; None means after the window.
         level: confidence level of the interval.
     """
     horizon = final_age(table, limit)

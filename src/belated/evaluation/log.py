@@ -45,9 +45,9 @@ class DecisionLog:
         name: name of the bandit.
         family: family of the rewards.
         rewards: what a missing reward means.
-        retention: how long a decision accepts rewards, in microseconds; None: forever.
+        retention: how long a decision accepts rewards, in microseconds; None means forever.
         features: the features that encode contexts as rows, if any.
-        until: records with a later timestamp are ignored; None: use all records.
+        until: records with a later timestamp are ignored; None means that all records are used.
         actions: names of the actions; None if the features do not name them.
         journal: the journal with the records.
     """
@@ -107,7 +107,7 @@ class DecisionLog:
         limit: Duration | None = None,
         level: float = 0.95,
     ) -> Value:
-        """Estimate the mean reward per decision if another policy had decided.
+        """Estimate what the mean reward per decision would have been with another policy.
 
         Args:
             target: ``"uniform"``, ``"first"`` or the name of an action; a function of the context
@@ -139,8 +139,8 @@ class DecisionLog:
         table = whole.select(chosen)
         if not len(table):
             raise NotEvaluable(
-                "neither the policy nor a holdout has made decisions, or none after `since`: wait"
-                " for some"
+                "the policy and its holdout have made no decisions, or none after `since`: wait for"
+                " decisions"
             )
         kept, offers = self.offers(table)
         table = table.select(kept)

@@ -43,8 +43,8 @@ class LoggedDecision:
     """A decision of another system, with its outcome.
 
     Attributes:
-        id: decision id; None: derived from its number in the log.
-        at: when the decision was made, in microseconds since 1970; None: one second after the
+        id: decision id; None means an id derived from the decision's number in the log.
+        at: when the decision was made, in microseconds since 1970; None means one second after the
             previous decision.
         actions: names of the offered actions.
         index: index of the chosen action.
@@ -56,7 +56,7 @@ class LoggedDecision:
         context: the context, known before choosing.
         records: records of the actions, if any.
         share: the probability with which the decision was sampled into the log.
-        rewarded: when the reward arrived, in microseconds since 1970; None: immediately.
+        rewarded: when the reward arrived, in microseconds since 1970; None means immediately.
         mean: mean reward that was predicted when choosing.
     """
 
@@ -89,8 +89,8 @@ def import_log(
         journal: an empty journal.
         log: the decisions, in chronological order.
         features: the features that encode rows, unless the log has rows.
-        rewards: what a missing reward means; None: every reward is reported.
-        family: family of the rewards; None: chosen according to their range.
+        rewards: what a missing reward means; None means that every reward is reported.
+        family: family of the rewards; None means that their range determines it.
         as_of: settle decisions whose window ended by this time, in microseconds since 1970.
 
     Returns:
@@ -268,7 +268,7 @@ def read_dsjson(file: BinaryIO, name: str = "the log") -> Iterator[LoggedDecisio
                 yield _checked(_of_dsjson(line), _DSJSON)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             message = f"{name}, line {number}: {type(error).__name__}: {error}"
-            raise InvalidInput(f"{message}; fix or remove it", number) from None
+            raise InvalidInput(f"{message}; fix or remove the line", number) from None
 
 
 def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
@@ -313,7 +313,7 @@ def _time(text: str) -> str:
 
 
 def _record(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten namespaces and lists to one record of numbers and strings."""
+    """Flatten namespaces and lists into one record of numbers and strings."""
     record: dict[str, Any] = {}
     for name, value in given.items():
         if name.startswith("_"):

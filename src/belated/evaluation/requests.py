@@ -205,7 +205,7 @@ def read_offers(
     by_line: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
-    outdated, silent = 0, set[int]()  # silent: not all propensities are known
+    outdated, silent = 0, set[int]()  # silent: decisions with unknown propensities
     for line, stored in read_requests(journal, table):
         request = _with_records(stored, features)
         if request is None:

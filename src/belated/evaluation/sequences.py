@@ -1,7 +1,8 @@
 """Confidence sequences: anytime-valid intervals, which hold however often you look at them.
 
 A gambler bets that the mean is greater than ν. If it is not, the probability that the gambler's
-capital ever grows by a factor of 1/α is at most α. Every ν for which the capital does is rejected.
+capital ever grows by a factor of 1/α is at most α. Every ν for which it grows that much is
+rejected.
 """
 
 from __future__ import annotations

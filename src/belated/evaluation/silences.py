@@ -24,9 +24,9 @@ from belated.fold.weighting.conversions import Deliveries, deliveries
 
 #: Minimum number of rewards for a check.
 FEW = 20
-#: A month in microseconds, and the number of false alarms per month.
+#: A month in microseconds, and the accepted number of false alarms per month.
 MONTH, OFTEN = 30 * 86_400_000_000, 0.5
-#: Number of the longest pauses between batches after which a batch counts as missing.
+#: A batch counts as missing after this many times the longest pause between batches.
 MISSED = 2.0
 #: Window to assume if none is set, in median delays.
 USUAL_WINDOW = 10.0
@@ -44,7 +44,7 @@ class Silence(Result):
     Attributes:
         since: when the last reward arrived.
         seconds: how long ago that was, in seconds.
-        expected: number of rewards expected since.
+        expected: number of rewards expected since then.
         limit: number of expected rewards above which a silence occurs by chance less than once in
             two months.
         stopped: whether rewards have stopped: ``expected`` exceeds ``limit`` and, if rewards arrive
@@ -100,8 +100,8 @@ class Slowing(Result):
 
     Attributes:
         since: the time from which rewards are counted.
-        received: number of rewards that have arrived since.
-        expected: number of rewards expected since.
+        received: number of rewards that have arrived since then.
+        expected: number of rewards expected since then.
         slowed: whether fewer than half of the expected rewards have arrived, and too few to be due
             to chance.
     """
@@ -113,7 +113,7 @@ class Slowing(Result):
 
 
 def slowing(table: DecisionTable) -> Slowing:
-    """Return whether fewer than half of the expected rewards arrive.
+    """Return whether rewards have slowed: whether fewer than half of the expected rewards arrive.
 
     The rewards that arrived during the last three median delays are compared with a forecast made
     before that period. Because the expected number is itself estimated from a limited number of
@@ -137,7 +137,7 @@ def slowing(table: DecisionTable) -> Slowing:
     table = table.live()
     arrivals = _arrivals(table)
     batches = _batches(table, arrivals)
-    if batches is not None:  # nothing is known since the last batch
+    if batches is not None:  # later rewards are unknown until the next batch
         table = _known(table, int(batches.ends[-1]))
     since = table.as_of - int(SPAN * _median(table)) - 1
     if batches is not None:
@@ -157,8 +157,8 @@ def _arrivals(table: DecisionTable) -> Times:
     arrivals: Times = np.sort(table.rewarded[table.arrived])
     count = len(arrivals)
     if count < FEW:
-        message = f"an alarm needs {FEW} rewards, but {len(table):,} decisions have {count}"
-        raise InvalidInput(f"{message}; wait for more", count)
+        message = f"an alarm needs at least {FEW} rewards, but only {count} have arrived for"
+        raise InvalidInput(f"{message} {len(table):,} decisions: wait for more rewards", count)
     return arrivals
 
 

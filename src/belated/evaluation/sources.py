@@ -200,7 +200,7 @@ class JournalTable(DecisionTable):
         late: whether the reward arrived after the window.
         conflict: whether another record contradicts the decision.
         index: index of the chosen action among the offered actions.
-        model: version of the model that chose.
+        model: version of the model that chose the action.
         partition: partition of the decision in the journal.
         position: position of the decision within the partition.
     """
@@ -217,7 +217,7 @@ class JournalTable(DecisionTable):
 
     def sorted(self) -> Self:
         """Return the rows ordered by the time at which they were recorded."""
-        if (np.diff(self.recorded) >= 0).all():  # always so with one partition
+        if (np.diff(self.recorded) >= 0).all():  # always true with one partition
             return self
         return self.select(np.lexsort((self.position, self.partition, self.recorded)))
 
@@ -239,7 +239,7 @@ def read_journal(
 
     Args:
         journal: the journal to read.
-        rewards: what a missing reward means; None: as recorded in the journal.
+        rewards: what a missing reward means; by default, the meaning recorded in the journal.
         retention: how long a decision accepts rewards, in microseconds; used with ``rewards``.
         support: the range of valid rewards; rewards outside it are ignored.
         until: ignore records with a later timestamp.

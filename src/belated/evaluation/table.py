@@ -33,8 +33,8 @@ class DecisionTable(Shortened):
     """Decisions with their outcomes, as columns.
 
     Attributes:
-        made: when each decision took effect: when the journal recorded its activation, or the
-            decision itself if it has none.
+        made: when each decision took effect: when the journal recorded its activation or, without
+            an activation, the decision itself.
         rewarded: when the journal recorded the first reward; :data:`NEVER` if there is none.
         value: the current reward, or the default for a missing reward; NaN if there is neither.
         state: code of the decision's :class:`~belated.fold.rules.State`.
@@ -46,9 +46,9 @@ class DecisionTable(Shortened):
         propensity: probability with which the decision's group chose the action.
         overall: probability of the action over all groups.
         mean: mean reward that was predicted when choosing.
-        as_of: the time at which the outcomes are known.
+        as_of: the time up to which outcomes are known.
         rewards: what a missing reward means.
-        retention: how long a decision accepts rewards, in microseconds; None: forever.
+        retention: how long a decision accepts rewards, in microseconds; None means forever.
         baseline: the baseline of the holdout: the name of an action, ``"first"`` or ``"uniform"``;
             None if unknown.
     """
@@ -91,13 +91,13 @@ class DecisionTable(Shortened):
                 1970.
             rewarded: when each reward arrived; NaT, None or :data:`NEVER` if there is none.
             value: the reward of each decision; NaN if there is none.
-            as_of: the time at which the outcomes are known; None: the latest time in ``made`` and
-                ``rewarded``.
-            rewards: what a missing reward means; None: :class:`~belated.Explicit`.
+            as_of: the time up to which outcomes are known; by default, the latest time in ``made``
+                and ``rewarded``.
+            rewards: what a missing reward means; by default, :class:`~belated.Explicit`.
             action: names of the chosen actions.
             group: names of the groups that :func:`~belated.evaluation.lifts.lift` compares.
-            propensity: probability with which each action was chosen; None: 1.
-            mean: predicted mean rewards; None: 0.
+            propensity: probability with which each action was chosen; None means 1.
+            mean: predicted mean rewards; None means 0.
 
         >>> table = DecisionTable.of(
         ...     made=["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"],
@@ -165,7 +165,7 @@ class DecisionTable(Shortened):
         return f"<{type(self).__name__}: {len(self):,} decisions, {arrived:,} rewarded>"
 
     def select(self, which: Mask | Times | slice) -> Self:
-        """Return the rows for which a mask is true, or those at given indices."""
+        """Return the rows for which a mask is true, or those at the given indices."""
         columns = {
             field.name: getattr(self, field.name)[which]
             for field in fields(self)

@@ -17,8 +17,8 @@ from belated.exceptions import InvalidInput, NotEvaluable
 from belated.model.model import Model
 from belated.policies import Policy
 
-#: Takes the context (or the rows, if there is no context) and the names of the offered actions;
-#: returns the probability of each action, or the name of one action.
+#: A function of the context (or the rows, if there is no context) and the names of the offered
+#: actions, which returns the probability of each action, or the name of one action.
 Rule = Callable[[Any, Sequence[int | str]], Any]
 #: Anything that can be evaluated: a name, a policy, a rule, or a matrix of probabilities.
 Target = Policy | Rule | NDArray[Any] | Mapping[Any, Any] | int | str
@@ -73,7 +73,7 @@ def shares_of_rule(rule: Rule, contexts: Mapping[int, Any], offers: Offers) -> V
 
     Args:
         rule: the function.
-        contexts: contexts by decision number; a decision without one passes its rows instead.
+        contexts: contexts by decision number; without a context, the function gets the rows.
         offers: the actions offered in the decisions.
     """
     shares = np.zeros(len(offers.rows))

@@ -29,7 +29,7 @@ from belated.model.families import Family
 UNSUPPORTED = 0.01
 #: Maximum distance of the mean importance weight from 1, in standard errors.
 SURE = 3.0
-#: Expected effective sample size below which a value is refused, and below which it has a note.
+#: Expected effective sample sizes below which a value is refused, and below which it gets a note.
 REFUSED, WEAK = 30.0, 60.0
 #: Number of bisection steps to find the end of an interval.
 STEPS = 40
@@ -102,9 +102,9 @@ def off_policy_value(
         target: the policy's probability of each row. The policy must not have learned from these
             decisions.
         family: family of the rewards, for the reward model.
-        limit: count only rewards that arrive within this time; None: every observable reward.
+        limit: count only rewards that arrive within this time; None means all observable rewards.
         level: confidence level of the intervals.
-        predicted: mean reward of each row, from your own model; None: fit a model.
+        predicted: mean reward of each row, from your own model; by default, a model is fitted.
 
     Raises:
         NotEvaluable: the log contains too few of the policy's choices.
@@ -217,7 +217,7 @@ def _check_weights(ratio: Vector, among: Vector) -> None:
     if mean < 1.0:
         why = f"either the log rarely tried what this policy would choose, or {why}"
     raise NotEvaluable(
-        f"{message}: {why}; check the column, or evaluate a policy closer to the deciding one"
+        f"{message}: {why}. Check the propensities, or evaluate a policy closer to the deciding one"
     )
 
 
@@ -259,7 +259,7 @@ def interval(
         level: confidence level of the interval.
         least: smallest possible outcome.
         most: largest possible outcome.
-        dispersion: dispersion of outcomes that have a smallest value; see :func:`dispersion`.
+        dispersion: dispersion of outcomes with a lower bound; see :func:`dispersion`.
     """
     total, b = among.sum(), float(weight.sum())
     mean = float((among * direct).sum() / total)
@@ -302,7 +302,7 @@ def interval(
 def dispersion(
     outcome: Vector, prediction: Vector, weight: Vector, least: float, most: float
 ) -> float:
-    """Return Pearson's dispersion of outcomes that have a smallest value, over the whole log."""
+    """Return Pearson's dispersion of outcomes over the whole log; 1 if they have no lower bound."""
     if not math.isfinite(least):
         return 1.0
     mean = float((weight * prediction).sum() / weight.sum())

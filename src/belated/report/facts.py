@@ -179,7 +179,7 @@ class Watched:
     def take_frame(
         self, log: Log, table: JournalTable, blocks: int | None
     ) -> tuple[NDArray[np.int64], Matrix]:
-        """Read the rewards in a data frame; return the same as :meth:`rows_of`."""
+        """Read the rewards of a log from a data frame; return the same as :meth:`rows_of`."""
         self.rewards = table.rewarded[table.arrived].tolist()
         self.lags = [-1] * len(self.rewards)  # a data frame has no event times
         self.records = len(table) + len(self.rewards)
@@ -256,12 +256,12 @@ class Facts:
 
     @property
     def held(self) -> Mask:
-        """Decisions in the holdout."""
+        """Mask of the decisions in the holdout."""
         return self.table.in_group("holdout")
 
     @property
     def own(self) -> Mask:
-        """Decisions of the bandit: in its group, or made by its policy."""
+        """Mask of the bandit's decisions: those in its group, or those made by its policy."""
         if "bandit" in self.table.groups:
             return self.table.in_group("bandit")
         found: Mask = self.table.source == SOURCES.index("policy")
@@ -428,10 +428,10 @@ class Calendar:
 
     Attributes:
         start: start of the first period, in microseconds since 1970.
-        step: length of a period.
+        step: length of a period, in microseconds.
         count: number of periods.
         name: name of a period, such as "day".
-        end: time of the report; None: the end of the last period.
+        end: time of the report, in microseconds since 1970; None means the end of the last period.
     """
 
     start: int
@@ -481,7 +481,7 @@ class Calendar:
 
     @property
     def recent(self) -> int:
-        """The first of the recent periods."""
+        """Index of the first recent period."""
         return max(self.count - RECENT, 0)
 
 

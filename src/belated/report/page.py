@@ -80,7 +80,7 @@ def embedded(value: Any) -> str:
 
 
 def body(data: Data) -> str:
-    """Return the page without scripts; the web console shows it too."""
+    """Return the page without scripts, which is also shown in the web console."""
     links = "".join(
         element("a", question.question, href=f"#{question.name}") for question in QUESTIONS
     )
@@ -137,10 +137,11 @@ def _section(data: Data, section: Question) -> str:
 def _small_print(data: Data) -> str:
     partial = ""
     if data["partial"] is not None:
-        partial = "The last period is partial and left out of titles. "
+        partial = "The last period is partial, so titles ignore it. "
     return (
-        "Intervals are 95%. The headline weighs rewards by their delay; per "
-        f"{data['period']}, a decision counts with the share of rewards expected by its age. "
-        f"{partial}Times are UTC. Computed from {several(data['health']['records'], 'record')} of "
-        "the journal; this page loads nothing from a server. Made by belated; charts by Vega-Lite."
+        "Intervals have a confidence level of 95%. The headline weights rewards by their delay; "
+        f"numbers per {data['period']} weight each decision by the share of rewards expected by "
+        f"its age. {partial}Times are in UTC. Computed from "
+        f"{several(data['health']['records'], 'record')} of the journal; this page loads nothing "
+        "from a server. Made by belated; charts by Vega-Lite."
     )

@@ -29,7 +29,7 @@ WIDTH, SCALE, FRAME = 620, 2, 900
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(Result):
-    """Report on what a bandit earns, which rewards are to come, and what needs attention.
+    """Report on what a bandit earns, which rewards are still to come, and what needs attention.
 
     Attributes:
         data: all numbers, in the format ``belated-report/1``.
@@ -57,7 +57,7 @@ class Report(Result):
         facts = Facts.read(log, estimate, evidence)
         if not len(facts.table):
             message = f"the journal of {log.name!r} has no decisions"
-            raise InvalidInput(f"{message}: make some first", 0)
+            raise InvalidInput(f"{message}: make decisions first", 0)
         data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
         data["headline"] = headline.collect(facts)
         data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}

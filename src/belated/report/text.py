@@ -67,7 +67,7 @@ def symbol(currency: str) -> str:
 
 
 def gain(data: Data, value: float, than: str) -> str:
-    """Format a gain or loss without a sign, with "more", or with "less" or "fewer".
+    """Format a gain or loss without a sign, followed by "more", "less" or "fewer".
 
     >>> data = {"rewards": {"shares": True}, "unit": "purchase", "currency": ""}
     >>> gain(data, 107.2, "more"), gain(data, -1.0, "less")
@@ -131,7 +131,7 @@ def day(ms: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """Format a time."""
+    """Format a time as a date with hours and minutes."""
     return _at(ms).strftime("%-d %b %Y, %H:%M UTC")
 
 

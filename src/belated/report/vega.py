@@ -93,7 +93,7 @@ class TimeAxis:
         self._ticks = [_moment(at) for at in range(first, last + 3 * every, every)]
 
     def x(self, field: str = "t") -> Spec:
-        """Return the axis. Ticks are date objects: numbers are not drawn without ``eval``."""
+        """Return the axis. Ticks are date objects, because numeric ticks require ``eval``."""
         return {
             "field": field,
             "type": "temporal",
@@ -292,7 +292,7 @@ def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:
 
     Args:
         part: a specification, or part of one.
-        palette: colours by token; None: CSS variables.
+        palette: colours by token; None means CSS variables.
 
     >>> coloured({"fill": "$accent"}), coloured(["$ink"], LIGHT)
     ({'fill': 'var(--accent)'}, ['#1a1f36'])

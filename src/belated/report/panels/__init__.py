@@ -56,7 +56,7 @@ def specifications(data: Data, palette: dict[str, str] | None = None) -> dict[st
 
     Args:
         data: data of the report.
-        palette: colours by token; None: CSS variables of the page.
+        palette: colours by token; None means CSS variables of the page.
     """
     specs = {}
     for panel in PANELS:

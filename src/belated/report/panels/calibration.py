@@ -109,13 +109,14 @@ def words(data: Data) -> Said:
     if data["rewards"]["kind"] == "DefaultAfter" and ratio > 1.1:
         window = span(data["rewards"]["window_days"])
         why = (
-            f"The model learns rewards on arrival, but missing rewards only after {window}: among "
-            "recent decisions it has seen too many successes."
+            "The model learns from rewards when they arrive, but from missing rewards only after "
+            f"{window}, so successes are overrepresented among recent decisions."
         )
     return Said(
         title,
         f"Predicted mean at the time of the decision (horizontal) and reward per decision "
-        f"(vertical), for ten groups of decisions of the last {periods(data, 2 * RECENT)}.{course}",
+        f"(vertical), for ten groups of decisions from the last {periods(data, 2 * RECENT)}."
+        f"{course}",
         why if abs(found["bias"]) > 3 * found["bias_se"] else "",
     )
 
@@ -125,5 +126,5 @@ CALIBRATION = Panel(
     columns={"predicted": "predicted", "observed": "observed", **ENDS, "n": "decisions"},
     rows=lambda data: data["calibration"] and data["calibration"]["bins"],
     none=lambda data: f"The last {periods(data, 2 * RECENT)} have fewer than {FEW} rewards, or "
-    "decisions without a prediction.",
+    "no predictions were stored.",
 )  # fmt: skip

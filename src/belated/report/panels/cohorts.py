@@ -35,7 +35,7 @@ UNLIKELY = 4.0
 
 
 def collect(facts: Facts) -> dict[str, Any] | None:
-    """Compute the share of each period's decisions with a reward, at ages all have reached."""
+    """Compute the share of each period's decisions with a reward, at ages all of them reached."""
     curve, table, calendar = facts.curve, facts.table, facts.calendar
     if curve is None:
         return None
@@ -146,7 +146,7 @@ def _rows(data: Data) -> Rows:
 
 
 def _legend(data: Data) -> list[tuple[str, str, str]]:
-    items = [("accent", f"one line per {data['period']}, newer is stronger", "")]
+    items = [("accent", f"one line per {data['period']}; newer lines are stronger", "")]
     if gaps(data):
         items.append(("warning", "delayed by an outage", ""))
     return items

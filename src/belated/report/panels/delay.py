@@ -109,7 +109,7 @@ def words(data: Data) -> Said:
         "those that cannot have arrived yet"
         if data["rewards"]["kind"] != "Explicit"
         else "Share of decisions whose reward has arrived, by time since the decision; pending "
-        "decisions count up to their age"
+        "decisions are included up to their age"
     )
     return Said(title, f"{kind}. 95% band, {several(found['n'], data['unit'])}.")
 

@@ -87,7 +87,7 @@ def words(data: Data) -> Said:
     return Said(
         title,
         f"Reward per decision over trailing {periods(data, 7)}, with 95% bands. Recent decisions "
-        f"count with the share of rewards expected by their age.",
+        f"are weighted by the share of rewards expected by their age.",
     )
 
 

@@ -107,8 +107,9 @@ def words(data: Data) -> Said:
         title = "The bandit is nearly certain about each decision"
     return Said(
         f"{title}; {last['in use overall']:.1f} of {len(data['actions'])} actions are in use",
-        "Effective number of actions: the exponential of the entropy of a choice, by its "
-        f"propensity, and of all choices per {data['period']}; title: the last complete period.",
+        "Effective number of actions: the exponential of the entropy, for one decision (from its "
+        f"propensity) and for all decisions of a {data['period']}. The title describes the last "
+        "complete period.",
     )
 
 

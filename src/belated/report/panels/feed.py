@@ -105,7 +105,7 @@ def words(data: Data) -> Said:
     return Said(
         title,
         f"Reward messages that reached the journal, per {names[found['step']]}; "
-        f"shaded: gaps too long for chance.",
+        f"shaded: gaps that are too long to be due to chance.",
     )
 
 
@@ -167,5 +167,5 @@ LAG = Panel(
     "lag", "Reporting lag", collect, lag_chart, lag_words,
     columns={"when": "period", "p50": "p50, minutes", "p99": "p99, minutes"},
     rows=lambda data: data["feed"] and data["feed"]["lag"],
-    none=f"No period has {LAGS} rewards of known decisions.",
+    none=f"No period has {LAGS} rewards for known decisions yet.",
 )  # fmt: skip

@@ -101,8 +101,8 @@ def words(data: Data) -> Said:
         title = f"What is left on the table {verb} from {amount(data, first)} to {now} per decision"
     return Said(
         title,
-        f"Expected reward of the best action of each request less that of the chosen one, by a "
-        f"model fitted to all decisions: about {total} in total. 95% band.",
+        "Expected reward of the best action of each request minus that of the chosen action, "
+        f"according to a model fitted to all decisions: about {total} in total. 95% band.",
     )
 
 

@@ -142,7 +142,7 @@ def tiles(data: Data) -> str:
     first = tile("Lift over holdout", "not known", [reason], "", "hero")
     if lift:
         kind = "good" if lift["lo"] > 0 else "bad" if lift["hi"] < 0 else ""
-        between = f"95% between {signed(lift['lo'])} and {signed(lift['hi'])}"
+        between = f"95% interval: {signed(lift['lo'])} to {signed(lift['hi'])}"
         notes = [between, f"the holdout is {_baseline(head)}"]
         picture = whisker(lift["lo"], lift["p"], lift["hi"])
         first = tile("Lift over holdout", signed(lift["p"]), notes, picture, f"hero {kind}")
@@ -163,7 +163,7 @@ def tiles(data: Data) -> str:
         to_come = [f"{several(total['n'], data['unit'])} still to come", between]
     missed = tile("Left on the table", "not known", ["see below"], "")
     if left:
-        notes = [_between(data, left), "per decision, lately"]
+        notes = [_between(data, left), "per recent decision"]
         missed = tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
     bar = bars(spark["decisions"], partial)
     decisions = tile("Decisions", whole(head["decisions"]), made, bar)

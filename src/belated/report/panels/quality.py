@@ -18,7 +18,7 @@ OF_FIELDS = ("clipped", "unknown")
 #: Title and explanation of each kind of event.
 KINDS = {
     "duplicate": ("Duplicate", "the same reward again; counted once"),
-    "late": ("After the window", "still counted and learned"),
+    "late": ("After the window", "still counted, and used for learning"),
     "revised": ("Corrected", "another part or a higher revision"),
     "voided": ("Voided", "decisions that were not carried out"),
     **{

@@ -182,6 +182,6 @@ SEGMENTS = Panel(
     columns={
         "by": "by", "segment": "segment", "action": "action", "share": "share", "n": "decisions",
     },
-    none="The contexts have no yes/no or categorical fields, and the decisions are of one time of "
-    "day.",
+    none="The contexts have no yes/no or categorical fields, and all decisions were made at the "
+    "same time of day.",
 )  # fmt: skip

@@ -102,7 +102,7 @@ def words(data: Data) -> Said:
     return Said(
         f"{listed([name for name, _, _ in top])} {verb} {percent(total, 0)} of the decisions",
         f"Share of the bandit's decisions per {data['period']}, without the holdout; "
-        "numbers: the last complete period.",
+        "the numbers describe the last complete period.",
     )
 
 
