@@ -108,7 +108,7 @@ class _Days:
         self._journal, self._partition = journal, partition
         self._reader, self._ledger = reader, reader.ledger
         self._retention = retention
-        # A day is written only once, so records held back from archived days are added to this one.
+        # A day is written only once, so records held back from archived days are added to this day.
         self._since = archive.until(partition) // DAY
         # Archived records are neither folded nor written again.
         self._archived = archive.positions(partition, journal.start(partition).position)

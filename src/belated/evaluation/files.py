@@ -1,7 +1,7 @@
 """Export decisions as data frames and as Parquet, CSV, JSON Lines and DSJSON files.
 
 Files have one row per decision, in the order in which the journal recorded them. They are written
-in batches, so that requests, which are most of the data, are never all in memory.
+in batches, so that requests, which are most of the data, are never all in memory at once.
 """
 
 from __future__ import annotations

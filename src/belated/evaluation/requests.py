@@ -142,7 +142,7 @@ class Offers(Shortened):
 
 
 def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, KeptRequest]]:
-    """Yield row index and request of each decision whose request is stored, by partition."""
+    """Yield the row index and the request of each decision with a stored request, by partition."""
     for partition, lines, positions in _pages(table):
         requests = journal.requests(partition, positions)
         stored = [position for position in positions if position in requests]
@@ -153,7 +153,7 @@ def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, 
 
 
 def read_contexts(journal: Journal, table: JournalTable) -> Iterator[tuple[int, Any]]:
-    """Yield row index and context of each decision whose context is stored, by partition."""
+    """Yield the row index and the context of each decision with a stored context, by partition."""
     for partition, lines, positions in _pages(table):
         decisions = _decisions_at(journal, partition, positions)
         for line, position in zip(lines, positions, strict=True):

@@ -76,8 +76,8 @@ class Gaussian:
     """Real rewards with constant variance and the identity link.
 
     Args:
-        variance: variance of a reward around its mean. "estimate" estimates it from the
-            residuals, so the unit of rewards does not matter. ``ridge`` is then a precision in
+        variance: variance of a reward around its mean. "estimate" computes it from the residuals,
+            so the unit of rewards does not matter. ``ridge`` is then a precision in
             units of the noise: the prior applies to θ/√φ, not to θ.
 
     >>> Gaussian(0.25).log_likelihood(np.array([1.0]), np.array([1.0]), dispersion=0.25).round(4)

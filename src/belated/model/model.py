@@ -51,7 +51,7 @@ class Model:
         theta: θ̂, on the scale of the linear predictor; one row per block, if there are blocks.
         observed: a root S of the covariance given the arrived rewards: S Sᵀ = H⁻¹.
         decided: the root that also includes pending decisions.
-        n: number of rewards in the estimate.
+        n: number of rewards received.
         pending: number of decisions with a pending reward, G_t.
         decisions: number of decisions so far, including those that ended without a reward.
         dispersion: the dispersion φ of the reward family.
@@ -351,7 +351,7 @@ class Model:
         return tuple(means)
 
     def retract(self, x: Any, y: float, weight: float) -> bool:
-        """Undo :meth:`learn` for a reward, so that its decision is pending again.
+        """Retract a reward from the estimate, so that its decision is pending again.
 
         To forget the decision, call :meth:`remove_pending` afterwards. Returns False if nearly all
         information about the row's direction came from this row. A rank-one step cannot remove such

@@ -73,8 +73,8 @@ class Watched:
 
     Attributes:
         encoder: encodes contexts as rows.
-        rewards: when each reward message was recorded.
-        lags: time between each reward and its record; -1 if unknown.
+        rewards: when each reward message was recorded, in microseconds since 1970.
+        lags: time between each reward and its record, in microseconds; -1 if unknown.
         care: indices into ``rewards`` of the reward messages with each kind of issue.
         voids: when decisions were voided.
         modes: changes of the mode.

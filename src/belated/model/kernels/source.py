@@ -377,7 +377,7 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
 
 
 def count_all(roots: Matrix, rows: Matrix, blocks: Blocks, weights: Vector) -> int:
-    """Run :func:`count` for each row; stop at a row that is not finite. Return the number run."""
+    """Run :func:`count` for each row until one is not finite; return how many rows were added."""
     for k in range(rows.shape[0]):
         q = count(roots[blocks[k]], rows[k], weights[k])
         if q != q:

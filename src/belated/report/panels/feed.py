@@ -145,9 +145,9 @@ def lag_chart(data: Spec) -> Spec:
 def lag_words(data: Data) -> Said:
     """Return the title, which states the median lag and the largest p99, and the caption."""
     found = data["feed"]
-    title = f"A reward is recorded {span(found['lag_p50'] / 1440)} after it happened"
+    title = f"Half of the rewards are recorded within {span(found['lag_p50'] / 1440)}"
     if found["lag_p50"] < SECOND / MINUTE:
-        title = "A reward is recorded within a second"
+        title = "Half of the rewards are recorded within a second"
     worst = max(row["p99"] for row in found["lag"])
     if worst > 3 * found["lag_p50"]:
         title += f"; p99 of the slowest {data['period']}: {span(worst / 1440)}"

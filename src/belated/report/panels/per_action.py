@@ -84,10 +84,10 @@ def words(data: Data) -> Said:
             same = ", and" if gains == best else f"; {gains}"
             title += f"{same} gains the most from being targeted"
     where = (
-        "The bandit shows an action where it expects it to do well; the holdout does not choose."
+        "The bandit shows each action where it expects the action to do well; the holdout does not."
         if held
-        else "The bandit shows an action where it expects it to do well: what the action would "
-        "earn elsewhere is not known without a holdout."
+        else "The bandit shows each action where it expects the action to do well; what the action "
+        "would earn elsewhere is not known without a holdout."
     )
     return Said(title, f"Reward per decision by action, with 95% intervals. {where}")
 
