@@ -155,7 +155,7 @@ class Batched:
     array([0, 3, 2, 1, 0, 3])
     """
 
-    independent: ClassVar[bool] = False  # the round determines the delay
+    independent: ClassVar[bool] = False  # the number of the round determines the delay
 
     period: int
     _: KW_ONLY

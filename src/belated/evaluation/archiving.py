@@ -176,7 +176,7 @@ class _Days:
         stop = self._starts[0] if self._starts else self._first + len(self._rows)
         count = stop - self._first
         others = self._others.pop(day, [])
-        for key, records in [*self._early.items()]:  # their decision can no longer arrive
+        for key, records in [*self._early.items()]:  # their decisions can no longer arrive
             if records[0].recorded < end:
                 others += records
                 del self._early[key]

@@ -58,7 +58,7 @@ class DelayCurve(Result):
     def at_us(self, age: float) -> tuple[float, float, float]:
         """Return the share that has arrived by an age in microseconds, and its band."""
         place = int(np.searchsorted(self.delays, age, side="right")) - 1
-        if place < 0:  # no delay was this short
+        if place < 0:  # all observed delays are longer
             total = self.rewards if self.conversions else self.rewards + self.missing
             return 0.0, 0.0, 1.0 - ((1.0 - self.level) / 2) ** (1 / max(total, 1))
         return float(self.share[place]), float(self.low[place]), float(self.high[place])

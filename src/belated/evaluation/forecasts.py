@@ -222,7 +222,7 @@ def _conversions(
     """Sample the number of conversions to come."""
     last = float(np.sort(table.age)[-min(FEW, len(table))])
     window = np.inf if table.rewards.window_us is None else float(table.rewards.window_us)
-    end = max(window, min(float(table.delay[table.arrived].max()), last))  # late rewards
+    end = max(window, min(float(table.delay[table.arrived].max()), last))  # includes late rewards
     times, rises, at_risk = _cells(table)
     parts = _drawn_logs(rises, at_risk, rng)[:, :0:-1]
     shares = np.exp(np.concatenate([np.zeros((DRAWS, 1)), np.cumsum(parts, axis=1)], axis=1))

@@ -136,7 +136,7 @@ class PartitionReader:
         state, flags = table.column("state")[lines].copy(), table.column("flags")[lines]
         made = _changed(recorded.copy(), self._activated, lines)
         rewarded = _changed(np.full(len(made), NEVER, dtype=np.int64), self._rewarded, lines)
-        reported = table.column("reward_recorded")[lines]  # includes rewards of a subject
+        reported = table.column("reward_recorded")[lines]  # includes subject rewards
         earlier = (reported != NONE) & ((rewarded == NEVER) | (reported < rewarded))
         rewarded[earlier] = reported[earlier]
         rewarded[state != State.REWARDED] = NEVER

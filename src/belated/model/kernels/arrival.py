@@ -137,7 +137,7 @@ class _Arrival:
             if self._stopped.is_set():
                 self._child.kill()
             if hasattr(os, "setpriority"):  # Windows has no niceness
-                with suppress(OSError):  # the child has just ended
+                with suppress(OSError):  # raised if the child has already ended
                     nice = os.getpriority(os.PRIO_PROCESS, self._child.pid)
                     os.setpriority(os.PRIO_PROCESS, self._child.pid, nice + 5)
             assert self._child.stdout is not None

@@ -138,7 +138,7 @@ def compiling_alone() -> Iterator[None]:
     folder = cache_folder()
     try:
         import fcntl
-    except ImportError:  # on Windows two processes may do the same work
+    except ImportError:  # on Windows, two processes may do the same work
         folder = None
     if folder is None:
         yield

@@ -44,8 +44,8 @@ SOURCES = np.array(
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: Flags in the second byte of a mark. MORE means that the entry does not hold everything about the
-#: decision, and OWNED that the decision was made for a subject.
+#: Flags in the second byte of a mark. MORE means that facts about the decision are stored outside
+#: its entry; OWNED means that the decision was made for a subject.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD, OWNED = (1 << n for n in range(8))
 _NEW_FLAGS, _MORE, _OWNED = (ACTIVATED | EXPECTED) << 8, MORE << 8, OWNED << 8
 _GREATEST = 3.4028234663852886e38  # the largest float32
@@ -350,7 +350,8 @@ def fold_page(
     for k in range(first, ends.shape[0]):
         at = int(ends[k - 1]) if k else 0
         end = int(ends[k])
-        # The version, the number of fields and the kind; then a subject, or an id of 32 characters.
+        # An event starts with its version, number of fields and kind, followed by a subject or by
+        # an id of 32 characters.
         if end - at < 4 or data[at] != 2:
             return k
         fields, kind = data[at + 1], data[at + 2]
@@ -441,7 +442,7 @@ def fold_page(
                 width, at = int(data[at + 1]) * 256 + int(data[at + 2]), at + 3
             else:
                 return k
-            # The row, the mean and the propensity.
+            # The row, the mean and the propensity follow.
             if width != size or at + size + 18 > end:
                 return k
             start, at = at, at + size
@@ -452,7 +453,7 @@ def fold_page(
             if not abs(mean) <= 1e300:
                 return k
             value, at = unsigned(data, at + 18)  # the model
-            # The flag of an active decision, then its source, group and overall propensity.
+            # Next are the flag of an active decision, its source, group and overall propensity.
             if value < 0 or at + 5 > end or data[at] != 0xC3:
                 return k
             at = after_source(data, at + 1, end)
@@ -515,7 +516,7 @@ def fold_page(
                 return k
             float_at(data, at + 1, turned)
             y = number[0]
-            # A reward without parts, its first revision, then the reporter.
+            # Accept only a reward without parts, in its first revision, followed by the reporter.
             if data[at + 9] != 0xA0 or data[at + 10] != 0 or after_text(data, at + 11, end) != end:
                 return k
             where = cells[line, WHERE]

@@ -25,7 +25,7 @@ def reading_shipped() -> Iterator[None]:
     """Allow functions that are decorated in this context to use a read-only ``NUMBA_CACHE_DIR``."""
     folder = config.CACHE_DIR
     writable = not os.path.isdir(folder) or os.access(folder, os.W_OK)
-    if writable or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "":  # since Numba 0.62
+    if writable or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "":  # requires Numba 0.62
         yield
         return
     ours = f"{__name__}.{ReadOnlyLocator.__name__}"

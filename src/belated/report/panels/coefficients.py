@@ -91,7 +91,7 @@ def words(data: Data) -> Said:
     best = data["coefficients"][0]
     whose = f" of {best['action']}" if best["action"] else ""
     verb = "raises" if best["theta"] > 0 else "lowers"
-    size = abs(best["theta"])  # of a share, in percentage points
+    size = abs(best["theta"])  # in percentage points if rewards are shares
     size = f"{100 * size:.3g} points" if data["rewards"]["shares"] else amount(data, size)
     effect = f"{verb} the reward{whose} by {size}"
     if data["family"] in ("Bernoulli", "Poisson"):
