@@ -213,7 +213,7 @@ def test_giving_up_is_warned_of_and_stays_finite(family: Family) -> None:
 
 def test_a_prior_of_different_width_is_refused() -> None:
     """Rows and prior have the same shape."""
-    with pytest.raises(InvalidInput, match=r"of shape .2,., but the prior has the shape .3,."):
+    with pytest.raises(InvalidInput, match=r"of shape .2,., but the prior has shape .3,."):
         Laplace().fit(Observations(2), family=Bernoulli(), prior=Prior.ridge(3))
 
 

@@ -218,7 +218,7 @@ def test_other_families_are_refused(family: Family) -> None:
 
 def test_a_prior_of_different_width_is_refused() -> None:
     """Rows and prior have the same width."""
-    with pytest.raises(InvalidInput, match="rows have 2 numbers"):
+    with pytest.raises(InvalidInput, match="rows are for 2 coefficients"):
         Ridge().fit(Moments.zero(2), family=Gaussian(1.0), prior=Prior.ridge(3))
 
 

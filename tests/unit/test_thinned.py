@@ -237,5 +237,5 @@ def test_what_an_estimator_of_conversions_refuses() -> None:
     with pytest.raises(InvalidInput, match="`shrinkage` must be"):
         Thinned(shrinkage=0.0)
     data, _ = shop(Bernoulli())
-    with pytest.raises(InvalidInput, match=r"of shape .3,., but the prior has the shape .2,."):
+    with pytest.raises(InvalidInput, match=r"of shape .3,., but the prior has shape .2,."):
         Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(2))
