@@ -24,7 +24,7 @@ UNSAYABLE = re.compile(
             r"the (id|part|subject|event_id) .* has \d+ bytes or more",  # it counts characters
             r"`sticky` must be a duration(, such as 7d, 12h, 30m or 45s| above 0)",
             r"`sticky` requires `subject`",
-            r"sticky is .*: batches do not support sticky decisions",
+            r"sticky is .*, but batches do not support sticky decisions",
             r"the id .* belongs to a different partition than the subject",
             r"the action .* is offered twice",  # 1 and 1.0 are one number, and then two texts
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number

@@ -239,7 +239,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "slash after a page": Http("GET", "/readyz/", None, 404, ("remove the slash",)),
     "slash in an id": Http("PUT", f"{DECIDE}/a/b/reward", "{}", 404, ("write it as %2F",)),
     "slash in an id to read": Http("GET", f"{DECIDE}/a/b", None, 404, ("write it as %2F",)),
-    "prefix twice": Http("POST", f"/v1{DECIDE}", "{}", 404, ("/v1 is in the path twice",)),
+    "prefix twice": Http("POST", f"/v1{DECIDE}", "{}", 404, ("remove the second /v1",)),
     "method": Http("GET", DECIDE, None, 405, ("use POST here, not GET",)),
     "reward for value": Http(
         "PUT", REWARD, '{"reward": 1}', 422, ("unknown field `reward`", "did you mean `value`?")

@@ -52,15 +52,15 @@ class TestMistakes:
                 "spool_max_bytes = 9999",
                 "server.spool_max_bytes: there is no spool: set spool_dir to",
             ),
-            ("drain = '10m'", "server.drain: expected from 0s to 5m, got '10m'"),
+            ("drain = '10m'", "server.drain: expected a duration from 0s to 5m, got '10m'"),
             ("lease_ttl = 10", "server.lease_ttl: expected a string in quotes, got 10"),
             (
                 "lease_ttl = '10'",
                 "server.lease_ttl: expected a duration, such as 7d, 12h",
             ),
-            ("lease_ttl = '0s'", "server.lease_ttl: expected from 1s to 1h, got '0s'"),
+            ("lease_ttl = '0s'", "server.lease_ttl: expected a duration from 1s to 1h, got '0s'"),
             ("hosts = 'a.example'", "server.hosts: expected a list of names, such as ["),
-            ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is not a host: use"),
+            ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is not a host name: use"),
             ("prot = 80", "server.prot: unknown key; did you mean port?"),
             ("workers = 4", "server.workers: unknown key; known: host, port, learn, "),
         ],
@@ -142,7 +142,7 @@ class TestMistakes:
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""
         (found,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
-        assert "line 3: bandits.my offers: 'my offers' is not a valid name of a bandit" in found
+        assert "line 3: bandits.my offers: 'my offers' is not a valid bandit name" in found
 
     def test_all_are_told_at_once(self) -> None:
         """So that a file is mended in one go."""
@@ -163,7 +163,7 @@ class TestMistakes:
         assert mistakes(text) == expected
         assert mistakes(text, OFFERS="") == expected
         both = text.replace("[store]", STORE)
-        assert "address is set, too" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
+        assert "address is also set" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
 
     @pytest.mark.parametrize(
         ("address", "expected"),

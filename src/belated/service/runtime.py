@@ -107,7 +107,7 @@ class SharedThreads(ThreadRuntime):
         return self._crew.add(name, step)
 
     def start_background(self, name: str) -> Background:
-        """Run computations in the thread that is shared under this name."""
+        """Run computations in the thread that all callers with this name share."""
         with self._lock:
             if name not in self._pools:
                 self._pools[name] = _pool(name)
@@ -122,7 +122,7 @@ class SharedThreads(ThreadRuntime):
 
 
 class _Crew:
-    """Workers that share one thread, in which each is called when due."""
+    """Workers that share one thread, which calls each worker when it is due."""
 
     def __init__(self, name: str) -> None:
         self.lock = threading.RLock()  # held while a step runs
@@ -236,13 +236,13 @@ failures: Counter[str] = Counter()
 
 
 def dead_workers() -> dict[str, str]:
-    """Return the reasons why workers are dead, by name. If any is, restart the process."""
+    """Return why workers are dead, by worker name. If any are, restart the process."""
     reasons = [(worker.name, worker.why_dead()) for worker in _workers.copy()]
     return {name: reason for name, reason in sorted(reasons, key=str) if reason is not None}
 
 
 class _Background:
-    """Runs computations in a thread pool. Shuts the pool down only if it is not shared."""
+    """Runs computations in a thread pool, which `stop` shuts down unless it is shared."""
 
     def __init__(self, pool: ThreadPoolExecutor, *, alone: bool = False) -> None:
         self._pool = pool

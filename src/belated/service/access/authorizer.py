@@ -144,7 +144,7 @@ def _missing_scope(scope: KeyScope, bandit: str | None, key: Key) -> Forbidden:
     elif not key.everywhere and bandit not in key.bandits:
         where = f"on this bandit, only on {', '.join(sorted(key.bandits))}"
     message = f'this API key does not grant scope "{scope}" {where}'
-    return Forbidden(f"{message}; create one with --scope {scope}{option}")
+    return Forbidden(f"{message}: create a key with --scope {scope}{option}")
 
 
 def _rate_exceeded(key: Key, wait: float) -> RateLimited:
@@ -158,7 +158,9 @@ def _key(row: LiveKey) -> Key:
 
 
 def auth_at(host: str, auth: Auth | None) -> Auth:
-    """Return whether requests to an address require a key. By default, loopback does not.
+    """Return ``auth``, or if it is None, the default for a service that listens on ``host``.
+
+    Only loopback addresses have a default, which is ``"off"``. For any other address, raise.
 
     >>> auth_at("127.0.0.1", None), auth_at("0.0.0.0", "keys")
     ('off', 'keys')
@@ -168,8 +170,8 @@ def auth_at(host: str, auth: Auth | None) -> Auth:
     if not _is_loopback(host):
         message = (
             f'{host!r} is reachable from other machines: set auth = "keys" under [server] and '
-            "create keys with `belated keys create`; or, if something else restricts access, set "
-            'auth = "off"'
+            'create keys with `belated keys create`, or set auth = "off" if something else '
+            "restricts access"
         )
         raise InvalidInput(message, host)
     return "off"

@@ -25,7 +25,7 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 def as_origin(value: Any) -> str:
-    """Return a valid origin unchanged. It must be in the form that browsers send.
+    """Return ``value`` as an origin; raise unless it has the form that browsers send.
 
     >>> as_origin("https://shop.example")
     'https://shop.example'

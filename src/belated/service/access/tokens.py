@@ -29,7 +29,7 @@ TokenMode = Literal["off", "report", "enforce"]
 #: Lifetime of a token if there is neither a reward window nor a retention, in microseconds.
 LIFETIME = 30 * 86_400_000_000
 #: Rate limit of a token that is used without a key: maximum number of reports, period in seconds
-#: (per process), and maximum number of tokens counted at a time. Beyond it, all counts are reset.
+#: (per process), and number of tokens counted at a time, above which all counts are reset.
 MAX_REPORTS, REPORT_SECONDS, MAX_REMEMBERED = 10, 60.0, 100_000
 #: Possible results of token verification.
 VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
@@ -51,7 +51,7 @@ def check_bounded(rewards: Rewards, support: Interval) -> None:
 
 
 class TokenSecrets:
-    """The secrets for tokens. The first one signs new tokens, and all of them verify tokens.
+    """The secrets for tokens. The first secret signs new tokens, and all secrets verify tokens.
 
     Args:
         secrets: Secrets by id.
@@ -70,7 +70,7 @@ class TokenSecrets:
         for number, part in enumerate(text.split(","), start=1):
             match = _KEY.fullmatch(part.strip())
             if match is None or match[1] in secrets:
-                message = f"token key {number} must be written id:base64, with a unique id"
+                message = f"token key {number} must have the form id:base64, with a unique id"
                 raise InvalidInput(message)
             id, encoded = match.groups()
             try:
@@ -80,8 +80,8 @@ class TokenSecrets:
                 raise InvalidInput(f"{message}: use `openssl rand -base64 32`") from None
             if len(secret) < _MIN_SECRET_BYTES:
                 message = f"the secret of token key {id!r} has only {len(secret)} bytes"
-                remedy = f"use {_MIN_SECRET_BYTES}, as from `openssl rand -base64 32`"
-                raise InvalidInput(f"{message}: {remedy}")
+                message += f": use at least {_MIN_SECRET_BYTES}"
+                raise InvalidInput(f"{message}, for example from `openssl rand -base64 32`")
             secrets[id] = secret
         return cls(secrets)
 

@@ -644,7 +644,7 @@ def malformed(detail: str) -> ProblemError:
 
 def repeated(name: bytes) -> ProblemError:
     """Return the problem for a header that may occur only once."""
-    return malformed(f"{name.decode()} occurs twice")
+    return malformed(f"the header {name.decode()} occurs twice: send it once")
 
 
 def large_body(limit: int) -> ProblemError:

@@ -39,7 +39,7 @@ _NO_KEY = "Targeting key missing"
 def evaluate(
     bandit: ServedBandit, request: EvaluationRequest, activated: bool, done: Callable[[Any], None]
 ) -> None:
-    """Decide for an evaluation. Without a targeting key, each evaluation is a new decision."""
+    """Evaluate a flag by making a decision. Without a targeting key, the decision is always new."""
     definition = bandit.definition
     if definition.features is None:
         raise InvalidInput("this bandit has no features, so it cannot be evaluated as a flag", None)

@@ -63,7 +63,7 @@ _PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
     (UnknownBandit, 404, "Not found", None, {}),
     (BanditOff, 503, "Switched off", "this bandit is switched off", {"retry-after": "60"}),
     (ActionsPaused, 409, "Actions paused", None, {}),
-    (NotIndexed, 409, "Not known here", _NOT_INDEXED, {}),
+    (NotIndexed, 409, "Lookup not supported", _NOT_INDEXED, {}),
     # The store is unavailable or closed, or tables or permissions are missing.
     (JournalError, 503, "Try again", _UNAVAILABLE, {"retry-after": "1"}),
     (Exception, 500, "Internal error", "the service failed; its log has the details", {}),
@@ -74,11 +74,11 @@ def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> Probl
     """Return the problem for a body that is not JSON. If it is truncated, show where it ends."""
     detail = str(error)
     if not body:
-        detail = "the body is empty: send JSON, with curl as in -d '{\"value\": 1}'"
+        detail = 'the body is empty: send JSON, such as {"value": 1}'
     elif "truncated" in detail:
         last = bytes(body[-20:]).decode(errors="replace")
-        detail = f"the JSON is incomplete: it ends after {len(body)} bytes, with {last!r}"
-        detail += "; close all quotation marks and brackets"
+        detail = f"the JSON is incomplete (it ends after {len(body)} bytes, with {last!r}): "
+        detail += "close all quotation marks and brackets"
     elif re.search(rb"[:,\[]\s*-?(NaN|Infinity)", body):
         detail += ": JSON has no NaN or Infinity; send null for unknown values"
     return ProblemError(400, "Malformed JSON", detail)
@@ -119,7 +119,7 @@ def problem_of(error: Exception, body: Any = None) -> tuple[Problem, dict[str, s
     """Return the problem to send for an error, and the response headers.
 
     Args:
-        error: Error that ended the request.
+        error: Error raised while the request was handled.
         body: Type of the request body; None if the route has no body.
     """
     if isinstance(error, ProblemError):

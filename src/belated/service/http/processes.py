@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 POLL, REPLY, HUNG = 5.0, 2.0, 30.0
 #: Seconds between checks for signals and for processes that have ended.
 LOOK = 0.1
-#: CPU limit of the container (cgroup v2): microseconds per period, or "max", and the period.
+#: File with the container's CPU limit (cgroup v2): microseconds per period, or "max"; the period.
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 log = logging.getLogger("belated.service")
@@ -60,8 +60,9 @@ class Supervisor:
     """Runs server processes until SIGTERM or SIGINT, and restarts those that end.
 
     Args:
-        command: Command of a server process. Four numbers are appended: the index of the process,
-            and the file descriptors of the socket and of two pipes (see :class:`Supervised`).
+        command: Command that starts a server process. Four numbers are appended: the index of the
+            process, and the file descriptors of the socket and of two pipes (see
+            :class:`Supervised`).
         count: Number of processes.
         listening: Listening socket, which the processes share.
     """
@@ -84,7 +85,7 @@ class Supervisor:
             for slot in self._slots:
                 self._look_after(slot)
             if self._stopping and self._listening.fileno() >= 0:
-                # While it is open, the system accepts connections, even if no process does.
+                # While the socket is open, the system accepts connections even if no process does.
                 self._listening.close()
                 for process in self._running:
                     process.popen.terminate()
@@ -105,7 +106,7 @@ class Supervisor:
         elif (code := process.popen.poll()) is not None:
             self._end(slot, process, code)
         elif time.monotonic() - process.waiting_since > HUNG:
-            log.error("a server process does not respond and is killed", extra=process.extra)
+            log.error("a server process does not respond and will be killed", extra=process.extra)
             process.popen.kill()
             process.waiting_since = math.inf
 
@@ -117,8 +118,8 @@ class Supervisor:
             metrics = CombinedMetrics([self._ended, process.metrics or []])
             self._ended = [metric for metric in metrics.collect() if metric.type != "gauge"]
         if self._stopping:
-            self._stop(int(code not in (0, -signal.SIGTERM)))  # the latter while it was starting
-        elif not self._served:  # its log states the reason
+            self._stop(int(code not in (0, -signal.SIGTERM)))  # -SIGTERM: it was still starting
+        elif not self._served:  # it could not start; its log states why
             self._stop(max(code, 1))
         else:
             self._restarts += 1
@@ -130,7 +131,7 @@ class Supervisor:
     # the supervisor waits for it. The process is then killed, so the thread continues.
 
     def _exchange(self) -> None:
-        """Poll the processes, and answer those that are scraped."""
+        """Poll the processes, and send all metrics to any process that is being scraped."""
         due = 0.0
         while True:
             processes = [process for process in list(self._running) if not process.ended]
@@ -160,11 +161,11 @@ class Supervisor:
 
 
 class _Slot:
-    """The place of one of the processes.
+    """Holds one server process at a time, and the time of its next restart.
 
     Attributes:
-        command: Command of the process.
-        process: The process; None until it is started.
+        command: Command that starts the process.
+        process: The running process; None if there is none.
         due: When to start the process, by the monotonic clock.
     """
 
@@ -191,8 +192,7 @@ class _ServerProcess:
         polls: Pipe for the metrics of the process.
         scrapes: Pipe for the metrics of all processes.
         metrics: Metrics of the process at the last poll; None while it is starting.
-        waiting_since: Monotonic time of the first unanswered request; infinite if
-            it has replied.
+        waiting_since: Monotonic time of the first unanswered request; infinite if there is none.
         ended: Whether the process has closed its pipes.
     """
 
@@ -221,7 +221,7 @@ class _ServerProcess:
                     self.receive()
 
     def receive(self) -> None:
-        """Receive the metrics of the process, which it also sends when it has started."""
+        """Receive the metrics of the process. It also sends them, unasked, once it has started."""
         with self._waiting():
             self.metrics = self.polls.recv()
             self.waiting_since = math.inf
@@ -243,7 +243,7 @@ class _ServerProcess:
 
 
 def _relay(lines: IO[bytes]) -> None:
-    """Copy log lines to stderr. Each line is written at once, so lines do not mix."""
+    """Copy log lines to stderr, one line per write, so that lines do not interleave."""
     with lines, suppress(OSError):
         for line in lines:
             sys.stderr.buffer.write(line.removesuffix(b"\n") + b"\n")
@@ -276,7 +276,7 @@ class Supervised:
 
         Args:
             metrics: Metrics of this process.
-            stop: Called if a worker is dead, because the supervisor then starts a new process, and
+            stop: Called when a worker is dead, so that the supervisor starts a new process, and
                 when the supervisor has ended.
         """
         loop = asyncio.get_running_loop()
@@ -292,7 +292,7 @@ class Supervised:
             while not (dead := dead_workers()):
                 self._polls.send(_collected(metrics, scraped, loop))
                 scraped = self._polls.recv()
-            log.error("workers are dead: the process stops", extra={"workers": dead})
+            log.error("stopping this process: workers are dead", extra={"workers": dead})
         stop()
 
 

@@ -458,9 +458,11 @@ def _parsed(
     held = 0
     for n, request in enumerate(requests):
         if request.sticky is not None:
-            message = f"requests[{n}].sticky is {request.sticky!r}: batches do not support sticky"
+            message = (
+                f"requests[{n}].sticky is {request.sticky!r}, but batches do not support sticky"
+            )
             remedy = "send this request to POST /v1/{bandit}/decisions"
-            raise InvalidInput(f"{message} decisions; {remedy}", request.sticky)
+            raise InvalidInput(f"{message} decisions: {remedy}", request.sticky)
         parsed, rows = parse_request(request, definition)
         held += len(rows)
         yield parsed, rows if held <= HELD_BYTES else partial(_rows, request, definition)
@@ -655,7 +657,7 @@ BANDIT_ROUTES = (
     ),
     Route(
         "PUT", "/v1/{bandit}/model", _choose_model,
-        "Choose an earlier model, or the newest again; learning continues",
+        "Switch to an earlier model, or back to the newest; learning continues",
         ModelSwitch, 200, ModelBody, scope="admin",
         render=lambda call, event: ModelSwitch(
             event.version if event.model else "latest", event.reason, event.at
@@ -700,7 +702,7 @@ def find(method: str, name: str, parts: list[str]) -> Route:
             raise no_slash(path)
         allowed = [method for method in _METHODS if _find(method, parts)]
         if not allowed and name == "v1":
-            path += ": /v1 is in the path twice, remove one"
+            path += ": remove the second /v1"
         elif not allowed and len(parts) > 2 and parts[0] in _NAMED:
             path += ": if the id contains a slash, write it as %2F"
         raise not_found(method, allowed, path)

@@ -47,7 +47,7 @@ D = TypeVar("D")
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 _ONE: LearnerCount = "one"
-#: Valid names for bandits, which need no escaping in URLs.
+#: Valid bandit names, which need no escaping in URLs.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 #: A host name as in the ``Host`` header, without the port.
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
@@ -128,7 +128,7 @@ class Config:
         text = environment.get(self.token_keys_env)
         if not text:
             message = f"the environment variable {self.token_keys_env} is not set: set it to"
-            raise InvalidInput(f"{message} id:base64, with a secret of `openssl rand -base64 32`")
+            raise InvalidInput(f"{message} id:base64, with a secret from `openssl rand -base64 32`")
         return TokenSecrets.read(text)
 
 
@@ -142,7 +142,7 @@ def read_config(path: str | Path) -> Config:
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        message = f"{path} does not exist: `belated init {shlex.quote(str(path))}` writes one"
+        message = f"{path} does not exist: create it with `belated init {shlex.quote(str(path))}`"
         raise FileNotFoundError(message) from None
     try:
         text = data.decode()
@@ -207,7 +207,7 @@ def _store(table: TomlTable, environment: Mapping[str, str]) -> Store | None:
             message = f"the environment variable {variable} is not set"
             table.refuse("address_env", f"{message}: set it to the address of the store")
         if table.take("address", _text, None) is not None:
-            table.refuse("address_env", "address is set, too: remove one of the two")
+            table.refuse("address_env", "address is also set: remove one of the two")
     table.finish()
     return table.checked(key, lambda: _shared_store(address)) if address else None
 
@@ -281,7 +281,7 @@ def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -
         assigns: Whether the store can assign partitions to several learners.
     """
     if not _NAME.fullmatch(name):
-        message = f"{name!r} is not a valid name of a bandit: use only letters, digits and -._~"
+        message = f"{name!r} is not a valid bandit name: use only letters, digits and -._~"
         table.refuse(None, message)
     features = table.take("features", _written(as_features), None)
     policy: Policy | None
@@ -414,7 +414,7 @@ def _seconds(least: str, most: str) -> Callable[[Any], float]:
     def read(value: Any) -> float:
         span = _span(value)
         if not parse_duration(least) <= span <= parse_duration(most):
-            raise InvalidInput(f"expected from {least} to {most}, got {value!r}", value)
+            raise InvalidInput(f"expected a duration from {least} to {most}, got {value!r}", value)
         return span.total_seconds()
 
     return read
@@ -422,7 +422,7 @@ def _seconds(least: str, most: str) -> Callable[[Any], float]:
 
 def _host(value: Any) -> str:
     if not _HOST.fullmatch(name := _text(value)):
-        message = f"{name!r} is not a host: use a name or an address, without a port"
+        message = f"{name!r} is not a host name: use a name or an address, without a port"
         raise InvalidInput(message, name)
     return name.lower()
 

@@ -237,7 +237,7 @@ def _process() -> Iterator[Finding]:
         return
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
-        what = f"the limit is {soft}, and every connection needs one"
+        what = f"the limit is {soft}, and every connection uses one file"
         yield warning("open files", what, f"raise the limit to {FILES} (ulimit -n, LimitNOFILE)")
     else:
         yield ok("open files", f"the limit is {soft}")
@@ -251,7 +251,7 @@ def _sync(check: str, folder: Path) -> Finding:
     if seconds < SYNC:
         mend = "choose a folder on a real disk: this may be a RAM disk, which a restart empties"
         return warning(check, f"a sync in {folder} takes only {1e6 * seconds:.0f} µs", mend)
-    return ok(check, f"{folder} is writable, a sync takes {1e3 * seconds:.1f} ms")
+    return ok(check, f"{folder} is writable; a sync takes {1e3 * seconds:.1f} ms")
 
 
 def sync_time(folder: Path) -> float:
@@ -327,7 +327,7 @@ def _features(store: Store, definition: Definition, identity: Mapping[str, str])
 def _stamps(store: Store, name: str) -> Finding:
     """Check that no timestamp is in the future.
 
-    Timestamps never decrease, so journal time would not advance until then.
+    Timestamps never decrease, so a future timestamp would stop journal time until it is reached.
     """
     check = f"stamps of {name}"
     try:
@@ -337,10 +337,10 @@ def _stamps(store: Store, name: str) -> Finding:
     except BelatedError as error:
         return wrong(check, str(error), "check the store")
     if ahead > CLOCKS:
-        what = f"the last one is {ahead:.0f} s ahead of the store's clock, which has jumped"
+        what = f"the last timestamp is {ahead:.0f} s ahead of the store's clock, which has jumped"
         until = f"{as_datetime(last):%Y-%m-%d %H:%M:%S} UTC"
         return wrong(check, f"{what}: no window ends before {until}", "synchronize clocks with NTP")
-    return ok(check, "none is ahead of the clock")
+    return ok(check, "no timestamp is ahead of the clock")
 
 
 def _learner(store: Store, name: str) -> Iterator[Finding]:
@@ -354,7 +354,9 @@ def _learner(store: Store, name: str) -> Iterator[Finding]:
         yield wrong(f"leader of {name}", str(error), "check the store")
         return
     if leader is None:
-        mend = "start `belated learn`, or a service with learn = true; if one runs, see its log"
+        mend = (
+            "start `belated learn`, or a service with learn = true; if it is running, see its log"
+        )
         yield warning(f"leader of {name}", "no learner is active", mend)
     else:
         lease = f"its lease expires in {leader.seconds:.0f} s unless renewed"
@@ -448,9 +450,9 @@ def _server_clock(inspection: PostgresInspection) -> Finding:
     local_us = (before + time.time_ns() // 1000) // 2
     difference = abs(server_us - local_us) / 1e6
     if difference > CLOCKS:
-        what = f"{difference:.1f} s apart from the server's clock: times in records will not agree"
+        what = f"it differs from the server's by {difference:.1f} s: times in records may not match"
         return warning("clock", what, "synchronize both clocks with NTP")
-    return ok("clock", f"{1e3 * difference:.0f} ms apart from the server's clock")
+    return ok("clock", f"it differs from the server's by {1e3 * difference:.0f} ms")
 
 
 def _tables(inspection: PostgresInspection) -> Finding:
@@ -537,7 +539,7 @@ def _sqlite_settings(path: Path) -> Iterator[Finding]:
         yield wrong("integrity", str(error), "restore a backup, or choose another file")
         return
     if log == "wal":
-        # belated sets synchronous = FULL on every connection, and refuses files without it.
+        # belated sets synchronous = FULL on every connection, and refuses files without WAL.
         yield ok("write-ahead log", "on, and every commit is synced (synchronous = FULL)")
     else:
         mend = "open the file once with belated, which enables it"

@@ -152,7 +152,7 @@ def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChang
 
 def _differences(before: Any, after: Any) -> Iterator[str]:
     if type(before) is not type(after):
-        kind = "rows of callers, or custom features" if before is None else type(before).__name__
+        kind = "rows from callers, or custom features" if before is None else type(before).__name__
         yield f"features: {kind} -> {'none' if after is None else type(after).__name__}"
         return
     if isinstance(after, PerArm | Shared):
@@ -170,7 +170,7 @@ def _differences(before: Any, after: Any) -> Iterator[str]:
 
 def _fields(what: str, before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, RandomFeatures) != isinstance(after, RandomFeatures):
-        yield "random waves removed" if isinstance(before, RandomFeatures) else "random waves added"
+        yield f"random features {'removed' if isinstance(before, RandomFeatures) else 'added'}"
     old, new = _by_name(before), _by_name(after)
     for name in (name for name in new if name not in old):
         yield f"{what} added: {name} {new[name]}".rstrip()

@@ -103,14 +103,16 @@ FAMILIES: dict[str, Family] = {
         "Sum of -log p over the decisions. Divide by the number of decisions for the average "
         "exploration."
     ),
-    "belated_decide_seconds": _histogram("Response time of decision requests, with the commit."),
+    "belated_decide_seconds": _histogram(
+        "Response time of decision requests, including the commit."
+    ),
     "belated_model_age_seconds": _gauge("Age of the newest model that this process has loaded."),
     "belated_model_version": _gauge(
         "Number of records that the current model includes.", combine=min
     ),
     "belated_model_chosen": _gauge("1 if an operator chose the current model, else 0."),
     "belated_model_other_features": _gauge(
-        "1 if the newest model is for other features, so that the previous one is used, else 0."
+        "1 if the newest model is for other features, so that the previous model is used, else 0."
     ),
     "belated_models_loaded": _counter("Models loaded by this process."),
     "belated_unapplied_decisions": _gauge(
@@ -144,14 +146,12 @@ FAMILIES: dict[str, Family] = {
     "belated_spool_events": _gauge("Events in the spool on the local disk.", combine=sum),
     "belated_spool_bytes": _gauge("Size of the spool in bytes."),
     "belated_spool_oldest_seconds": _gauge("Age of the oldest event in the spool; 0 if empty."),
-    "belated_spool_left_events": _gauge(
-        "Undelivered events in the spools of processes that have ended."
-    ),
+    "belated_spool_left_events": _gauge("Undelivered events in the spools of ended processes."),
     "belated_spool_left_files": _gauge(
-        "Spools of processes that have ended that contain events or cannot be read."
+        "Spools of ended processes that contain events or cannot be read."
     ),
     "belated_spool_unreadable_files": _gauge(
-        "Spools of processes that have ended that cannot be read, by reason.", "reason"
+        "Spools of ended processes that cannot be read, by reason.", "reason"
     ),
     "belated_internal_errors": _counter(
         "Internal failures: of a commit (commit), of polling for models (board), or of loading a "
@@ -167,20 +167,20 @@ FAMILIES: dict[str, Family] = {
         "1 if this process is the leading learner of the bandit, 0 if it is on standby."
     ),
     "belated_learner_lag_seconds": _gauge(
-        "Time from the commit of the last record until it was folded."
+        "Time from commit to folding, for the last folded record."
     ),
     "belated_fold_lag_seconds": _histogram(
-        "Time from the commit of a record until it was folded, of the oldest record in each page."
+        "Time from commit to folding, for the oldest record in each page."
     ),
     "belated_fit_seconds": _histogram(
-        "Duration of a fit of all rewards, which runs concurrently with folding."
+        "Duration of fitting all rewards, which runs concurrently with folding."
     ),
     "belated_journal_head_info": _gauge(
-        "1 for the head of the journal, computed every hour; for `journal verify --expect`.",
+        "1 for the head of the journal, for `journal verify --expect`; updated every hour.",
         "head",
     ),
     "belated_history_changes": _counter(
-        "Number of times that records that had been folded were missing or different."
+        "Number of times that folded records were found to be missing or different."
     ),
     "belated_refold_disagreements": _counter(
         "Partitions for which folding again from the first record gave a different result."
@@ -214,14 +214,16 @@ FAMILIES: dict[str, Family] = {
     ),
     "belated_learner_restarts": _counter("Learners that failed and were restarted."),
     # The process that leads a bandit. Most of these values come from the bandit's report.
-    "belated_advice": _gauge("1 while a check warns of what may hurt users, else 0.", "warning"),
+    "belated_advice": _gauge(
+        "1 while a check warns of a problem that may hurt users, else 0.", "warning"
+    ),
     "belated_report_age_seconds": _gauge("Age of the last report."),
     "belated_reward_per_decision": _gauge("Average reward per decision.", "group"),
     "belated_lift_ratio": _gauge(
         "Relative difference between the rewards of the bandit and of its holdout.", "bound"
     ),
     "belated_action_share": _gauge(
-        "Share of the action in the decisions of the last period.", "action"
+        "Share of the decisions in the last period that chose the action.", "action"
     ),
     "belated_predicted_ratio": _gauge("Predicted rewards divided by observed rewards."),
     # All processes.
@@ -521,7 +523,7 @@ class CombinedMetrics(Collector):
         return generate_latest(self)
 
     def collect(self) -> list[Metric]:
-        """Combine the values of each metric: counters are added, gauges mostly the maximum."""
+        """Combine the values of each metric: sum counters, and take the maximum of most gauges."""
         metrics: dict[str, Metric] = {}
         values: dict[tuple[Any, ...], list[float]] = defaultdict(list)
         for metric in chain.from_iterable(self._processes):

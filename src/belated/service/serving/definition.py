@@ -36,7 +36,7 @@ class Definition:
         token_lifetime: Lifetime of a reward token in microseconds; None for as long as the bandit
             learns from rewards.
         baseline: How to choose without a model: the name of an action, ``first`` or ``uniform``.
-        keep_requests: Share of the decisions whose request is stored, 0 for none. ``"auto"`` stores
+        keep_requests: Share of decisions whose requests are stored; 0 for none. ``"auto"`` stores
             every request of up to 4 KiB, and a sample of the larger ones that takes 4 KiB per
             decision on average. Requests can contain personal data.
         contexts: Whether each decision is stored with its context, so that features can be changed

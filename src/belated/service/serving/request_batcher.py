@@ -139,7 +139,7 @@ class RequestBatcher:
             self.loop.call_soon(call_all, refusals)
 
     def _next_parts(self) -> list[tuple[_Batch, int]]:
-        """Take the requests for one turn from the queue: batches, and where to stop in each.
+        """Remove the requests for one turn from the queue: batches, and where to stop in each.
 
         There are at most `ENOUGH` requests, and fewer if their rows have more than `AT_ONCE`
         numbers.

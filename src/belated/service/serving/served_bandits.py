@@ -142,7 +142,7 @@ class ServedBandit:
         shared: Connections, threads and commits that all bandits of this process share.
         seed: Seed for random choices.
         kernels: Kernels to use instead of the best available ones.
-        tuning: Sizes, and the id generator.
+        tuning: Internal sizes and the id generator.
     """
 
     def __init__(
@@ -206,11 +206,11 @@ class ServedBandit:
         # Issues in requests that this process has refused, and issues in the journal as of the last
         # model.
         self._refused, self._journal_issues = IssueCounter(), dict[str, Noticed]()
-        # By kind and field of an issue: when it may be logged again, and its count when it was last
-        # logged.
+        # By kind and field of an issue: when it may be logged again, and how often it had occurred
+        # when it was last logged.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._tasks: set[Future[Any]] = set()
-        # The last request for a sticky decision, by subject. Done once the request is answered.
+        # By subject, a future that is done once the last sticky request has been answered.
         self._sticky_turns: dict[str, Future[None]] = {}
         # Pending lookups of current decisions, by subject: the earliest time of a decision that is
         # still current, and the future for the result.
@@ -747,7 +747,7 @@ class ServedBandit:
         return self._slots.at(self._runtime.clock())
 
     def now(self) -> int:
-        """Return the time by this process's clock, in microseconds since 1970."""
+        """Return the current time of this process's clock, in microseconds since 1970."""
         return self._runtime.clock()
 
     @property
@@ -801,7 +801,7 @@ class ServedBandit:
             return
         try:
             self._source.load(published, self.decider.unapplied)
-        except Exception as error:  # of another policy, or damaged: keep the previous model
+        except Exception as error:  # a model of another policy, or damaged: keep the previous one
             self.note("model", error)
             return
         self.model_at = published.at
@@ -831,7 +831,7 @@ class ServedBandit:
         self.chosen = event if event.model else None
         try:
             self.decider.use_model(PublishedModel.read(event.model) if event.model else None)
-        except Exception as error:  # of another policy, or damaged: keep the previous model
+        except Exception as error:  # a model of another policy, or damaged: keep the previous one
             self.note("model", error)
             return
         extra = {"bandit": self.definition.name, "version": event.version}
@@ -924,7 +924,7 @@ class ServedBandits(dict[str, ServedBandit]):
             events during an outage.
         seed: Seed for random choices.
         kernels: Kernels to use instead of the best available ones.
-        tuning: Sizes, and the id generator.
+        tuning: Internal sizes and the id generator.
 
     Attributes:
         commits: Commits events.

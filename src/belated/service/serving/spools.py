@@ -110,7 +110,7 @@ class SpoolFolder:
                 return SpoolJournal(
                     journal, store, limit=self.limit, delivered=delivered, forwarder=forwarder
                 )
-            store.close()  # leave it to the recovery
+            store.close()  # a SpoolRecovery delivers its events
         raise AssertionError("there are infinitely many numbers")
 
     def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
@@ -217,7 +217,7 @@ class SpoolRecovery:
         return LeftSpools(len(files), events, unreadable)
 
     def start(self, runtime: Runtime) -> None:
-        """Search for spools now, and every `SWEEP` seconds from now on."""
+        """Search for spools now, and then every `SWEEP` seconds."""
         self._worker = runtime.start_worker("belated spool recovery", self.step)
 
     def stop(self, seconds: float | None = None) -> None:
@@ -256,7 +256,9 @@ class SpoolRecovery:
         with spool:  # opening the spool has delivered as many events as possible
             status = spool.status
         if status.queued:
-            raise JournalUnavailable(f"{status.queued} events are not delivered: {status.error}")
+            raise JournalUnavailable(
+                f"{status.queued} events could not be delivered: {status.error}"
+            )
         extra = {"bandit": bandit, "file": str(path), "events": status.forwarded}
         log.info("delivered the events in the spool of a stopped process", extra=extra)
 
