@@ -248,7 +248,7 @@ class TestExportAndImport:
             "unknown field": [head, altered(reward, note=1), *lines[reward + 1 :], end],
             "upgrade belated": [head.replace('"format":2', '"format":3'), *lines, end],
             "not an exported journal": [*lines, end],
-            "was changed: its records": [
+            "was modified after the export": [
                 head,
                 *lines[:reward],
                 altered(reward, value=0.123),

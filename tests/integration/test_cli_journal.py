@@ -135,7 +135,7 @@ class TestCommand:
         with SQLiteJournal(path, bandit="news") as journal:
             journal.append([Void("a", 1)])
         for command in ("verify", "export"):
-            assert "holds 'news', 'offers': add ?bandit=NAME" in complaint(capsys, command, path)
+            assert "contains 'news', 'offers': add ?bandit=NAME" in complaint(capsys, command, path)
         assert "add ?bandit=" in complaint(capsys, "show", "a", path)
         assert "1 record imported" not in said(capsys, "verify", f"sqlite:///{path}?bandit=news")
         both = json.loads(said(capsys, "inspect", path, "--json"))

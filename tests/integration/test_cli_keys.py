@@ -78,7 +78,7 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
     [
         (
             ("create", "x", "--bandit", "ofers", "--scope", "read"),
-            "no bandit 'ofers'; it has offers",
+            "no bandit 'ofers'; known bandits: offers",
         ),
         (("create", "x", "--bandit", "*", "--scope", "write"), "unknown scope 'write'"),
         (

@@ -162,7 +162,7 @@ def test_a_head_of_what_was_trimmed_cannot_be_checked(
     head = verified(capsys, named)["head"]
     gone = f"{old[0]},{old[1]}:{head.partition(':')[2]}"
     report = verified(capsys, named, "--expect", gone, code=2)
-    assert "were trimmed since" in report["not_compared"][0]
+    assert "have been trimmed since then" in report["not_compared"][0]
 
 
 def test_changed_history_behind_a_base_is_found(
@@ -208,7 +208,7 @@ def test_trimming_goes_on_where_it_was_left(
     refused = Command("journal").complaint(
         capsys, "erase", named, f"order-{kept}", "--reason", "why"
     )
-    assert "old ones were trimmed" in refused  # its record is there, and the base has it too
+    assert "old records were trimmed" in refused  # its record is there, and the base has it too
     assert "dropped, up to" in trimmed(capsys, named, "12d")
     assert used.journal.start(0) == first
     assert "dropped" in trimmed(capsys, named, "5d")
@@ -263,7 +263,7 @@ def test_what_cannot_be_trimmed_is_refused(
     assert "can no longer be retracted or restored" in complaint(
         capsys, "retract", named, "--key", "crm", "--from", then, *rest
     )
-    assert "old ones were trimmed" in complaint(capsys, "erase", named, "order-0", *rest)
+    assert "old records were trimmed" in complaint(capsys, "erase", named, "order-0", *rest)
     with (
         store.journal(bandit) as journal,
         pytest.raises(JournalMismatch, match="with the settings it had then"),

@@ -99,7 +99,7 @@ def test_what_cannot_be_retracted_is_refused(
     rest = ["--key", "crm", "--reason", "why"]
     wrong = {
         "must be before": ["--from", later, "--to", "2026-01-01T00:00Z"],
-        "rewards of the future": ["--from", "2026-01-01T00:00Z", "--to", later],
+        "future rewards": ["--from", "2026-01-01T00:00Z", "--to", later],
         "has no time zone": ["--from", "2026-01-01", "--to", later],
         "must be ISO 8601 text": ["--from", "yesterday", "--to", later],
     }

@@ -316,7 +316,7 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "several bandits": Cli("report offers.db", ("'offers', 'prices'", "add ?bandit=NAME")),
     "unknown bandit of a configuration": Cli(
         "mode ofers freeze --config offers.toml",
-        ("offers.toml has no bandit 'ofers'; it configures 'offers'",)
+        ("offers.toml has no bandit 'ofers'; known bandits: 'offers'",)
     ),
     "misspelled argument": Cli(
         "simulate --delay Constant(1) --policy DelayedUCB(flor=0.1)",

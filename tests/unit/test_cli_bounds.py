@@ -151,7 +151,10 @@ class TestTable:
             capsys, "--delay", "Constant(7)"
         )
         text = " ".join(said(capsys, "--delay", DELAYS[-1], "--rounds", "300").split())
-        assert "Plan for at most 299 pending rewards: nothing but the number of rounds" in text
+        assert (
+            "Plan for at most 299 pending rewards: no bound is known except the number of rounds"
+            in text
+        )
 
     def test_notes_that_lost_rewards_add_up(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Only where some are lost."""
@@ -335,7 +338,7 @@ class TestRefusals:
         """Before anything is computed."""
         assert "pass --delay or --file" in complaint(capsys)
         assert "pass one of them" in complaint(capsys, *GEOMETRIC, "--file", "-")
-        assert "--column needs --file" in complaint(capsys, *GEOMETRIC, "--column", "delay")
+        assert "--column requires --file" in complaint(capsys, *GEOMETRIC, "--column", "delay")
         assert "did you mean Geometric?" in complaint(capsys, "--delay", "Geometic(mean=100)")
         assert "at least 1" in complaint(capsys, *GEOMETRIC, "--rounds", "0")
         assert "at most 10,000,000" in complaint(capsys, *GEOMETRIC, "--rounds", "10_000_001")

@@ -316,7 +316,7 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Hold out 2%: the smallest of these shares" in words
     assert "`belated evaluate ADDRESS --lift --limit 7d`" in words
     none = COMMAND.said(capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1)
-    assert "No share detects it within 30 d" in none
+    assert "None of these shares detects it within 30 d" in none
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
         (("--rate", "5/week", "--delay", "2d"), "or 1000/d"),
         (("--rate", 5, "--delay", "soon"), "soon"),
         (("--rate", 5, "--delay", "Slow(3)"), "Slow"),
-        (("--rate", -3, "--delay", "2d"), "a number above 0"),
+        (("--rate", -3, "--delay", "2d"), "not a positive number"),
     ],
 )
 def test_what_the_command_refuses(

@@ -111,7 +111,7 @@ def test_failed_learner_is_restarted_without_affecting_others(
     learners.stop()
     assert [one.closed for one in (first, second, other)] == [True, True, True]
     told = [one.message for one in caplog.records if vars(one)["bandit"] == "offers"]
-    failed = "a learner failed and is restarted"
+    failed = "a learner failed and will be restarted"
     assert told == ["the journal is unavailable", failed, "this learner leads"]
 
 

@@ -19,8 +19,8 @@ EXAMPLE = 'belated action pause offers gift --until 2027-01-07T00:00Z --reason "
 
 _MEANING = {
     "list": "show the state of each action",
-    "pause": "stop choosing it",
-    "resume": "choose it again",
+    "pause": "stop choosing the action",
+    "resume": "make it available again",
     "retire": "stop choosing it permanently",
 }
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             journal.append([event])
             states = [ActionState.of(event, now)]
     if not states:
-        print(f"{bandit.name}: its features declare no actions, and none was ever changed")
+        print(f"{bandit.name}: the features declare no actions, and no action was ever changed")
         return
     print(table(["action", "state", "since", "until", "by", "reason"], [*map(_row, states)]))
 

@@ -51,7 +51,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         "address",
         metavar="ADDRESS",
         help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it contains "
-        "several bandits; or a SQLite file, or the config file of a service",
+        "several bandits; a SQLite file; or the config file of a service",
     )
 
 
@@ -94,7 +94,7 @@ def config_file(text: str) -> str:
     """
     if "://" in text or _is_sqlite(Path(text)):
         message = "this command needs the config file of a service, not a journal"
-        raise InvalidInput(f"{message}: pass belated.toml, which `belated init` writes", None)
+        raise InvalidInput(f"{message}: pass belated.toml, created by `belated init`", None)
     return text
 
 
@@ -124,13 +124,13 @@ def _place_of(text: str) -> tuple[Store, str | None]:
 
 
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store that an argument names, and its bandits: the one named, otherwise all."""
+    """Return the store that an argument names, and the bandit named in it, or all its bandits."""
     store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
         raise InvalidInput(f"{store.path}: no such file")
     bandits = store.describe()
     if not bandits:
-        raise InvalidInput(f"{store.place} holds no bandits")
+        raise InvalidInput(f"{store.place} contains no bandits")
     if name is None:
         return store, bandits
     for bandit in bandits:
@@ -156,7 +156,7 @@ def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, 
     """
     store, bandits = find_bandits(address)
     if len(bandits) > 1:
-        message = f"{store.place} holds {_names(bandits)}: add ?bandit=NAME to the address"
+        message = f"{store.place} contains {_names(bandits)}: add ?bandit=NAME to the address"
         raise InvalidInput(message)
     with store.journal(bandits[0].name) as journal:
         if archive is None:
@@ -239,7 +239,7 @@ def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journa
     known = {bandit.name: bandit for bandit in config.bandits}
     if (name := options.bandit) not in known:
         others = ", ".join(map(repr, known))
-        message = f"{options.config} has no bandit {name!r}; it configures {others}"
+        message = f"{options.config} has no bandit {name!r}; known bandits: {others}"
         raise InvalidInput(message, name)
     with config.store.journal(name, partitions=known[name].partitions) as journal:
         yield known[name], journal, config.store

@@ -55,7 +55,7 @@ MOST_ROUNDS = 10_000_000
 #: Bounds that hold with certainty, and why.
 CERTAIN = {
     "bounded": "there are never more",
-    "rounds": "nothing but the number of rounds is known to bound them",
+    "rounds": "no bound is known except the number of rounds",
 }
 #: The share of lost rewards is reported if it is above this threshold.
 FEW = 0.0005
@@ -95,7 +95,7 @@ def bounded(options: argparse.Namespace) -> dict[str, Any]:
     if options.file is not None:
         return _from_file(options)
     if options.column is not None:
-        raise InvalidInput("--column needs --file", options.column)
+        raise InvalidInput("--column requires --file", options.column)
     if not options.delay:
         raise InvalidInput("the delay of rewards is missing: pass --delay or --file", None)
     delay = as_delay(options.delay)
@@ -283,7 +283,7 @@ DIVIDERS = (",", ";", "\t")
 
 
 def read_delays(path: str, column: str | None = None) -> NDArray[np.int64]:
-    """Read delays in order, rounded up. An empty cell or ``never`` stands for NEVER.
+    """Read delays in order, rounded up. An empty cell or ``never`` means NEVER.
 
     Args:
         path: the path of the file; ``-`` for standard input.
@@ -338,7 +338,7 @@ def _delay(name: str, number: int, cell: str) -> int:
         wanted = f"expected a number of rounds or NEVER{hint}"
         _refuse(name, number, f"{shortened(cell)!r} is not a delay: {wanted}")
     if delay < 0.0:
-        _refuse(name, number, f"{cell} is below 0: delays are not negative")
+        _refuse(name, number, f"{cell} is below 0: delays cannot be negative")
     return math.ceil(delay) if delay < NEVER else NEVER
 
 

@@ -67,13 +67,13 @@ T = TypeVar("T")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    compared, default = "policies, compared with the first one", " ".join(POLICIES_BY_DEFAULT)
+    compared, default = "policies to compare with the first", " ".join(POLICIES_BY_DEFAULT)
     delays = "one or more delays of rewards"
     add_simulation(parser, delays, compared, default, several=True)
     about = "draw the regret by round: .png, .svg or .pdf"
     add_option(parser, "--figure", about, metavar="FILE")
-    parser.add_argument("--csv", metavar="FILE", help="write all runs, with 50 rounds of each")
-    about = "save finished runs to this file, and skip those it already contains"
+    parser.add_argument("--csv", metavar="FILE", help="write 50 rounds of every run as CSV")
+    about = "save finished runs to this file, and skip the runs it already contains"
     add_option(parser, "--resume", about, metavar="FILE")
     add_option(parser, "--jobs", "number of processes; default: one per core", count)
     add_json(parser)
@@ -183,7 +183,7 @@ def _row(result: dict[str, Any]) -> list[str]:
 def _explained(first: str, seeds: int) -> str:
     text = f"difference: from the regret of {first} with the same seeds; above 0 is worse."
     if seeds == 1:
-        return wrapped(f"{text} One seed does not show whether it is chance: increase --seeds.")
+        return wrapped(f"{text} With one seed, it may be due to chance: increase --seeds.")
     return wrapped(
         f"{text} t is the difference in standard errors: beyond ±{hardly_chance(seeds):.1f} it is"
         f" significant ({CHANCE:.0%} level)."

@@ -65,7 +65,7 @@ day  visitors  belated  waiting  lead      belated  waiting"""
 
 _NOTE = """
 “Of the best possible” is the expected number of purchases with these offers, divided by that
-with the best offer for each visitor. Only the simulation knows it.
+with the best offer for each visitor. Only the simulation knows this number.
 """
 
 
@@ -236,8 +236,8 @@ class Shop:
     def purchase(self, visitor: dict[str, Any], offer: int) -> float | None:
         """Return the number of days after which a visitor buys; None if the visitor does not buy.
 
-        This always draws the same number of random numbers, so that shops with the same seed stay
-        synchronized whatever is offered.
+        The number of random draws is always the same, so that shops with the same seed stay
+        synchronized regardless of the offers.
         """
         buys = self._rng.random() < self.chances(visitor)[offer]
         days = float(self._rng.exponential(DELAYS[offer]))

@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--role",
         choices=ROLES,
         help="check the PostgreSQL privileges of this role: decider (belated serve with learn = "
-        "false), learner (belated learn), operator (keys, mode, action, import); default: all that "
-        "belated serve needs",
+        "false), learner (belated learn), operator (keys, mode, action, import); default: the "
+        "roles of belated serve",
     )
     add_json(parser)
 

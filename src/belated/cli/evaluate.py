@@ -75,7 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     question = parser.add_mutually_exclusive_group(required=True)
     add_option(
-        question, "--lift", "estimate what the bandit earns above its holdout", action="store_true"
+        question,
+        "--lift",
+        "estimate how much the bandit earns over its holdout",
+        action="store_true",
     )
     question.add_argument(
         "--policy",
@@ -182,8 +185,8 @@ def _policy_text(policy: str, value: Value) -> str:
     rows = [
         ("value of", value.estimand),
         (f"{value.level:.0%}, at all times", always),
-        ("decisions", f"{value.decisions:,}, outcome known of {value.arrived:,}"),
-        ("worth", f"{value.effective_sample_size:,.0f} decisions of the policy's own"),
+        ("decisions", f"{value.decisions:,}, outcome known for {value.arrived:,}"),
+        ("worth", f"{value.effective_sample_size:,.0f} decisions made by the policy itself"),
         ("model alone", f"{value.dm:.4g}"),
     ]
     head = f"{policy}: {value.value:.4g} ({value.low:.4g} to {value.high:.4g})"

@@ -14,7 +14,7 @@ _TEMPLATE = """\
 # The configuration of `belated serve`. Check it after each change: belated serve --check {file}
 
 [store]
-# Decisions, rewards and models are in a local SQLite file, for all processes of this machine.
+# Decisions, rewards and models are in a local SQLite file, for all processes on this machine.
 # For several machines, use address = "postgresql://user@host/name". If the address contains a
 # password, read it from the environment: address_env = "DATABASE_URL"
 address = "sqlite:///belated.db"

@@ -91,7 +91,7 @@ def command_line() -> argparse.ArgumentParser:
     _add_group(commands, "journal", JOURNAL, "inspect, verify, export and maintain journals")
     for command in (init, serve, learn, mode, action, model, doctor, plan, schema, warm):
         _add(commands, command)
-    _add_group(commands, "features", (diff,), "preview a change of features")
+    _add_group(commands, "features", (diff,), "preview feature changes")
     _add_group(commands, "keys", KEYS, "create, list and revoke the API keys of a service")
     return parser
 

@@ -39,7 +39,7 @@ time = as_argument(partial(as_microseconds, name="the time"))
 
 
 def count(text: str) -> int:
-    """Parse a whole number of at least 1.
+    """Return ``text`` as a positive integer; raise unless it is one.
 
     >>> count("10_000")
     10000
@@ -49,7 +49,7 @@ def count(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return number
 
 
@@ -118,7 +118,7 @@ def add_simulation(
     add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
     problems = "problems, drawn for each seed"
     add_expression(parser, ENVIRONMENTS, problems, default="fixed", several=several)
-    about = "meaning of a missing reward, with rounds as seconds: \"ConversionsOnly('500s')\""
+    about = "meaning of a missing reward; a round counts as a second: \"ConversionsOnly('500s')\""
     add_option(parser, "--rewards", about)
     add_option(parser, "--rounds", "rounds per run", count, 2_000)
     add_option(parser, "--seeds", "number of problems", count, 10)
@@ -160,7 +160,7 @@ def semantics(
     if options.default is None:
         rewards = Explicit(options.window, reduce=reduce, bounds=bounds)
     elif options.window is None:
-        raise InvalidInput("--default needs --window, the time to wait for a reward", None)
+        raise InvalidInput("--default requires --window, the time to wait for a reward", None)
     else:
         rewards = DefaultAfter(options.window, value=options.default, reduce=reduce, bounds=bounds)
     return rewards, retention_us(options.retention, rewards)

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser,
         "--delay",
-        "delay of rewards: a mean such as 2d, or a law in seconds: 'Lomax(shape=1.5, scale=3600)'",
+        "delay of rewards: a mean such as 2d, or a distribution in seconds, such as "
+        "'Lomax(shape=1.5, scale=3600)'",
     )
     share = {"type": _positive, "metavar": "SHARE"}
     add_option(parser, "--reward-share", "rewards per decision; default: 0.1", **share)
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     learner = "policy, such as 'DelayedThompson(scale=0.5)'"
     add_option(parser, "--policy", learner, default="DelayedUCB")
     add_module(parser)
-    add_option(parser, "--seeds", "problems", count, 10)
+    add_option(parser, "--seeds", "number of problems", count, 10)
     add_option(parser, "--rounds", "maximum rounds per simulation", count, 4_000)
     add_json(parser)
 
@@ -129,7 +130,7 @@ def _positive(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0.0 < number < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
     return number
 
 
@@ -176,11 +177,11 @@ def _cases(plan: LearningPlan) -> list[str]:
     ]
     if plan.decisions_a_round > 1.05:
         notes.append(
-            "A round stands for several decisions: a real bandit learns from more of them, and "
-            "loses less. To see this, increase --rounds."
+            "Each round represents several decisions. A real bandit learns from more "
+            "decisions, and loses less. To see this, increase --rounds."
         )
     return [
-        f"how much of the {percent(asked.lift)} is kept, over the whole period",
+        f"how much of the {percent(asked.lift)} gain is achieved, over the whole period",
         table(head, rows, indent="  "),
         *map(wrapped, notes),
     ]
@@ -212,8 +213,8 @@ def _holdouts(plan: LearningPlan) -> list[str]:
         )
     else:
         advice = (
-            f"No share detects it within {lasting(asked.period)}: plan for a longer period, or for "
-            "a larger lift."
+            f"None of these shares detects it within {lasting(asked.period)}: plan for a longer "
+            "period, or for a larger lift."
         )
     return [
         f"time until a lift of {percent(asked.lift)} is detected, with a probability of 80%",

@@ -1,4 +1,4 @@
-"""``belated report``: write a report of what a bandit earns as one HTML file.
+"""``belated report``: write a report on what a bandit earns as a single HTML file.
 
 The file is self-contained. It requires neither a network nor a server, and can be sent by email.
 """
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     about = "also write each chart as PNG (requires the `report` extra)"
     add_option(parser, "--charts", about, metavar="FOLDER")
-    about = "name of one reward, in the singular, such as purchase"
+    about = "what one reward is called, in the singular, such as purchase"
     add_option(parser, "--unit", about, default="reward")
     about = "currency of the rewards, such as EUR; default: none"
     add_option(parser, "--currency", about, metavar="CODE")

@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         listening, supervised = socket.socket(fileno=file), Supervised(polls, scrapes)
         server = replace(server, learn=server.learn and number == 0)  # others would stand by
     app = Service.from_config(replace(config, server=server), auth=auth_at(host, server.auth))
-    if processes > 1:  # they also create the service, but here, mistakes are reported once
+    if processes > 1:  # they, too, create the service; here, mistakes are reported once
         command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]
         command += ["--log-level", options.log_level, "--supervised"]
         return Supervisor(command, processes, listening).run()
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _processes(text: str) -> int | None:
-    """Parse a number of processes; None stands for one per core."""
+    """Parse a number of processes; None means one per core."""
     return None if text == "auto" else count(text)
 
 
@@ -113,7 +113,7 @@ def _check(file: str) -> int:
     for line in lines(findings):
         print(line)
     if findings:
-        print(f"WRONG: it cannot start, for {several(len(findings), 'reason')}")
+        print(f"WRONG: the service cannot start, for {several(len(findings), 'reason')}")
         return 1
     print(f"OK: {several(len(config.bandits), 'bandit')}")
     return 0

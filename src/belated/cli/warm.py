@@ -23,7 +23,7 @@ from belated.model.kernels.compiler import (
 
 EXAMPLE = "NUMBA_CACHE_DIR=/var/cache/belated belated warm"
 
-#: Percentage of the total time, by kernel. The first ones also compile functions that others share.
+#: Percentage of the total time, by kernel. The first kernels also compile functions of others.
 SHARES = {"argmax_ucb_all": 47, "count": 6, "learn": 6, "upper": 8, "sampled": 20}
 #: Percentage of the total time for any other kernel.
 SHARE = 3
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     folder = cache_folder()
     if folder is None:
-        message = "numba has no writable cache folder: set NUMBA_CACHE_DIR to one"
+        message = "numba has no writable cache folder: set NUMBA_CACHE_DIR to a folder"
         raise InvalidInput(message)
     with compiling_alone():
         compiled = _compile()

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             raise InvalidInput(message, options.ids)
         return _overwrite(options.address)
     if bool(options.ids) == bool(options.subject) or not options.reason:
-        message = "pass decision IDs or a --subject, with a --reason; or pass --overwrite"
+        message = "pass decision IDs or --subject, together with --reason; or pass --overwrite"
         raise InvalidInput(message, None)
     if options.subject:
         return _erase_subject(options.address, check_id(options.subject, "the subject"), options)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"
             if any(start.position for start in starts):
-                message += " (old ones were trimmed)"
+                message += " (old records were trimmed)"
             raise InvalidInput(f"{message}: nothing was erased", unknown)
         now, who = journal.now(), actor()
         journal.append([Erased(erased_key_of(id), now, options.reason, who) for id in ids])
@@ -84,7 +84,7 @@ def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> i
         events = erasure_of_subject(records, subject, now, options.reason, who)
         journal.append(events)
         decisions = several(len(events) - 1, "decision")
-        print(f"the subject of {journal.bandit} erased, with {decisions}")
+        print(f"1 subject of {journal.bandit} erased, with {decisions}")
     return 0
 
 
@@ -119,7 +119,7 @@ def _overwrite(address: str) -> int:
     if waiting:
         message = (
             f"{several(waiting, 'decision')} cannot be overwritten yet: the last snapshot is older "
-            "than the erasure. Run this again once the learner has saved a newer one"
+            "than the erasure. Run this again once the learner has saved a newer snapshot"
         )
         print(wrapped(message, ""))
     return int(waiting > 0)

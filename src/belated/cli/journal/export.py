@@ -1,8 +1,9 @@
 """``belated journal export``: write all records as JSON lines, or decisions for other tools.
 
-``belated journal import`` reads the format ``records``. It contains all records that exist when the
-command starts, ordered by ``recorded``, but no trimmed records. Partitions are merged page by page,
-so that memory use is bounded. :mod:`belated.cli.journal.lines` documents the lines.
+``belated journal import`` reads the format ``records``. An export in this format contains all
+records that exist when the command starts, ordered by ``recorded``, but no trimmed records.
+Partitions are merged page by page, so that memory use is bounded.
+:mod:`belated.cli.journal.lines` documents the lines.
 
 The other formats have one line per decision with its outcome (:mod:`belated.evaluation.files`).
 """
@@ -51,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=(RECORDS, *WRITERS),
         default=RECORDS,
-        help="records: all of them, lossless, for import (default); the others have one row per "
+        help="records: all records, lossless, for import (default); the others have one row per "
         "decision: parquet (requires the archive extra and --output), csv, jsonl, dsjson",
     )
     parser.add_argument(
         "--requests",
         action="store_true",
-        help="include the request of each decision, which can be personal data; always "
+        help="include the request of each decision, which can contain personal data; always "
         "included in dsjson",
     )
     add_archive(parser)

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rename the bandit",
     )
     add_option(
-        parser, "--into", "ADDRESS, after options that take several values", metavar="ADDRESS"
+        parser, "--into", "ADDRESS; use after options with several values", metavar="ADDRESS"
     )
     parser.add_argument(
         "--format",
@@ -92,7 +92,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "decision), dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz); "
         "default: by the extension of FILE, otherwise records",
     )
-    add_option(parser, "--partitions", "a power of two; default: unchanged", int, metavar="P")
+    add_option(
+        parser, "--partitions", "a power of two; default: as in the export", int, metavar="P"
+    )
     group = parser.add_argument_group("parquet and csv", "columns; times need a time zone")
     about = "meaning of a missing reward: Explicit() or \"ConversionsOnly('7d')\""
     add_option(group, "--rewards", about)
@@ -129,8 +131,8 @@ def run(options: argparse.Namespace) -> None:
         if header.trimmed is not None:
             message = (
                 f"{options.source} lacks {several(sum(header.trimmed), 'record')} that had been "
-                "trimmed, and a bandit would learn something else without them. To move a trimmed "
-                "journal, copy its store"
+                "trimmed, without which a bandit would learn something different: to move a "
+                "trimmed journal, copy its store"
             )
             raise InvalidInput(message, options.source)
         partitions = header.partitions if options.partitions is None else options.partitions
@@ -145,7 +147,7 @@ def run(options: argparse.Namespace) -> None:
                     journal.import_records(page, requests=lines.requests_of(page))
                     progress.step(len(page))
     parts = several(partitions, "partition")
-    print(f"{several(lines.count, 'record')} imported as bandit {bandit} of {parts}")
+    print(f"{several(lines.count, 'record')} imported as bandit {bandit}, in {parts}")
 
 
 class Lines:
@@ -225,8 +227,8 @@ class Lines:
             raise InvalidInput(message, number)
         if line.head and line.head != str(head := Head.of(self._chains)):
             message = (
-                f"{self._name} was changed: its records have the head {head}, not {line.head}, as "
-                "when they were exported"
+                f"{self._name} was modified after the export: its records have the head {head} "
+                f"instead of {line.head}"
             )
             raise InvalidInput(message, number)
         for after, text in self._source:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(msgspec.json.encode({"store": store.place, "bandits": descriptions}).decode())
     else:
-        print(f"{store.place} holds {several(len(descriptions), 'bandit')}")
+        print(f"{store.place} contains {several(len(descriptions), 'bandit')}")
         for description in descriptions:
             print(f"\n{_text(description)}")
     return int(any(part["damage"] for bandit in descriptions for part in bandit["parts"]))

@@ -2,7 +2,7 @@
 
 The first line is a header. The last line contains the number of records, to detect truncated files,
 and the head of the journal, to detect modified files. Between them, there is one line per record,
-ordered by ``recorded``. ``kind`` is the kind of line. The other fields are those of the event,
+ordered by ``recorded``. ``kind`` is the type of the line. The other fields are those of the event,
 unless they equal their defaults. The numbers in a row are the exact float64 equivalents of its
 float32 values. If the request for a decision was stored, ``request`` contains the bytes in the
 journal, encoded as base64.
@@ -158,7 +158,7 @@ def check_values(event: Event | Opaque, dim: int | None, features: bytes) -> Non
     Args:
         event: the event in a line.
         dim: the width of rows with these features; None if unknown.
-        features: the name of the features in records.
+        features: the bytes that identify the features in records.
 
     Raises:
         InvalidInput: a value is invalid; the message names the field.

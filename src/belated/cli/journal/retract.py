@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
             raise InvalidInput(message)
         if end > now:
             message = f"--to is {moment(end)}, after the journal's time, {moment(now)}: "
-            raise InvalidInput(f"{message}rewards of the future cannot be retracted")
+            raise InvalidInput(f"{message}future rewards cannot be retracted")
         trimmed = max(start.stamp for start in starts_of(journal))
         if start <= trimmed:
             message = f"--from is {moment(start)}, but records up to {moment(trimmed)} were "

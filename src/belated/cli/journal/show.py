@@ -2,8 +2,7 @@
 
 The command lists all records in order, with the effect of each record, and the resulting state,
 which it computes from the records according to the rules of the ledger. By default, it uses the
-reward settings in the journal. If there are none, it uses ``Explicit()``, with which no window
-ends.
+reward settings in the journal. If there are none, it uses ``Explicit()``, so that no window ends.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def _state(story: dict[str, Any]) -> str:
 
 def _record(record: dict[str, Any]) -> str:
     head = f"\n{moment(record['recorded'])}  {record['kind']}, position {record['position']}"
-    details = [("meant", record["status"]), ("at", moment(record["at"]))]
+    details = [("effect", record["status"]), ("at", moment(record["at"]))]
     if record["kind"] == "decision":
         details += [
             ("action", f"{record['action']!r}, row {record['index']} of those offered"),
@@ -127,7 +126,7 @@ def _record(record: dict[str, Any]) -> str:
             ("model", f"version {record['model']}"),
         ]
         if not record.get("activated", True):
-            details.append(("activated", "not when it was made"))
+            details.append(("activated", "not when the decision was made"))
     if record["kind"] == "reward":
         details.append(("value", repr(record["value"])))
         if "part" in record:

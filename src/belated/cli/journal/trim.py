@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
             raise InvalidInput(f"{message} and all records are needed: set a retention first")
         age = duration_us(as_duration(options.older_than, "--older-than"))
         if age < retention:
-            message = f"--older-than is {lasting(age / 1e6)}, and decisions accept rewards for "
+            message = f"--older-than is {lasting(age / 1e6)}, but decisions accept rewards for "
             raise InvalidInput(
                 f"{message}{lasting(retention / 1e6)} (the retention): pass at least that"
             )
@@ -109,7 +109,7 @@ def _rebase(
             continue
         if not snapshot.fingerprint.startswith(fold.fingerprint):
             message = f"the snapshot of partition {partition} {OTHER_SETTINGS}"
-            raise InvalidInput(f"{message}, or have the learner save a new one")
+            raise InvalidInput(f"{message}, or have the learner save a new snapshot")
         link = fold.tuning.link
         last.append(last_to_drop(journal, partition, before(partition), snapshot.position, link))
     starts = starts_of(journal)

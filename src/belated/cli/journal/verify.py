@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HEAD",
         action="append",
         default=[],
-        help="a head printed by `verify`, an export or a model: fail if the records up to it have "
+        help="a head from `verify`, an export or a model: fail if the records up to this head have "
         "changed (repeatable)",
     )
 
@@ -209,7 +209,7 @@ class Report:
         damage: messages about modified or missing records.
         differences: differences between a fold of all records and a fold from the snapshots.
         not_compared: reasons why the folds could not be compared.
-        notes: further notes.
+        notes: remarks that do not affect the result.
         compared: the number of snapshots compared.
         counts: decisions by state.
         digest: the digest of all decisions.
@@ -231,7 +231,7 @@ class Report:
 
     @property
     def status(self) -> str:
-        """The overall result, which is the most severe one."""
+        """The most severe result: ``damaged``, ``differs``, ``not compared`` or ``ok``."""
         if self.damage:
             return "damaged"
         if self.differences:
@@ -345,7 +345,7 @@ class Comparison:
         if outdated:
             report.notes.append(
                 f"the snapshot of partition {_listed(outdated)} is older than an erasure or "
-                "retraction, and was not compared: the next one replaces it"
+                "retraction, so it was not compared: the next snapshot replaces it"
             )
 
     @contextmanager
@@ -370,7 +370,7 @@ class Comparison:
                 self.report.not_compared.append(f"{why}: upgrade belated")
             else:
                 what = f"this release cannot read the event at {place}"
-                self.report.notes.append(f"{what}: compared up to there")
+                self.report.notes.append(f"{what}: only earlier records were compared")
         if self._halted[partition]:
             return
         try:
@@ -383,7 +383,7 @@ class Comparison:
             if isinstance(record.event, Overwritten):
                 what = "was overwritten, but no record erases its decision"
             else:
-                what = "erases or retracts earlier ones, but is missing in the journal's index"
+                what = "erases or retracts earlier records, but is missing in the journal's index"
             where = f"the record at partition {partition}, position {record.position}"
             self.report.damage.append(f"{where} {what}")
             return
@@ -436,14 +436,14 @@ class Comparison:
         except Exception as error:
             if not self._broken:
                 what = f"{type(error).__name__}: {error}"
-                self.report.differences.append(f"the snapshots cannot be continued from ({what})")
+                self.report.differences.append(f"folding from the snapshots failed ({what})")
             self._broken = True
 
 
 def _other_history(error: HistoryChanged) -> str:
     return (
-        f"the snapshot of partition {error.partition} includes other records than the journal up "
-        f"to position {error.position}: did a failover or a restore lose some?"
+        f"the snapshot of partition {error.partition} was made from different records than those "
+        f"up to position {error.position}: did a failover or a restore lose records?"
     )
 
 
@@ -528,7 +528,7 @@ class Heads:
     def out_of_sight(self) -> list[str]:
         """Return the heads that cannot be verified because their records were trimmed."""
         return [
-            f"records of the head {head.text} were trimmed since"
+            f"records of the head {head.text} have been trimmed since then"
             for head in self._expected
             if self._trimmed(head)
         ]

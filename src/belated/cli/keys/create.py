@@ -43,9 +43,10 @@ def run(options: argparse.Namespace) -> None:
     key, id = new_key()
     with opened(options) as (keys, config):
         known = [bandit.name for bandit in config.bandits]
+        names = ", ".join(known)
         for bandit in bandits:
             if bandit not in (ALL, *known):
-                message = f"{options.config} has no bandit {bandit!r}; it has {', '.join(known)}"
+                message = f"{options.config} has no bandit {bandit!r}; known bandits: {names}"
                 raise InvalidInput(message, bandit)
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):
             message = f"{name!r} already has two keys: switch all programs to the newer one, then"

@@ -141,7 +141,7 @@ async function start() {
     signIn(true);
     if (error.status === 401) remember("key", "");
     const missing = error.status === 401 && !key;
-    return say(missing ? "This service requires an API key. A key with the scope read can see everything." : error.message, !missing);
+    return say(missing ? "This service requires an API key. A key with the read scope can see everything." : error.message, !missing);
   }
   remember("key", key);
   signIn(false);

@@ -74,7 +74,7 @@ def malformed_json(error: msgspec.DecodeError, body: bytes | bytearray) -> Probl
     """Return the problem for a body that is not JSON. If it is truncated, show where it ends."""
     detail = str(error)
     if not body:
-        detail = 'the body is empty: send JSON, such as {"value": 1}'
+        detail = "the body is empty: send JSON, for example with curl -d '{\"value\": 1}'"
     elif "truncated" in detail:
         last = bytes(body[-20:]).decode(errors="replace")
         detail = f"the JSON is incomplete (it ends after {len(body)} bytes, with {last!r}): "

@@ -41,7 +41,7 @@ class Leader(Generic[MakeFold]):
     Args:
         journal: Journal of the bandit.
         coordination: Store of the bandit's lease and published model.
-        fold: Creates an empty fold; takes the partition if learners share the partitions.
+        fold: Creates an empty fold. If learners share the partitions, its argument is a partition.
         shelf: The same journal on another connection, for writing snapshots concurrently; None to
             use ``journal``.
         features: Features of the bandit, recorded in the journal; None if requests contain rows.
@@ -89,7 +89,7 @@ class Leader(Generic[MakeFold]):
         self._monotonic = runtime.monotonic
 
     def leads(self) -> bool:
-        """Whether this learner publishes the models."""
+        """Return whether this learner publishes the models."""
         return self.epoch != 0
 
     def _lead(self) -> bool:
@@ -110,8 +110,8 @@ class Leader(Generic[MakeFold]):
     def _step_down(self) -> None:
         """Stand by until the store has confirmed the lease.
 
-        Another learner may already lead although the lease is still valid by this machine's clock.
-        Taking over again would fence that learner.
+        Another learner may already lead, although the lease is still valid according to this
+        machine's clock. Taking over again would fence that learner.
         """
         self.lease.doubt()
         self._stand_by()

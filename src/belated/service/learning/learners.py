@@ -163,7 +163,7 @@ class Learners:
         if most:
             self._pause = IDLE
             return 0.0 if most >= MANY else PACE
-        # Do not wait just until the next learner is due: with a hundred learners, one always is.
+        # Do not wait only until the next learner is due: with a hundred learners, some always are.
         pause, self._pause = self._pause, min(2 * self._pause, MAX_IDLE)
         return IDLE if self._sessions is None else pause
 
@@ -201,7 +201,7 @@ class Learners:
         return {name: Look(positions, name in led) for name, positions in ends.items()}
 
     def _led(self, sessions: LearnerSessions) -> Collection[str]:
-        """Return the bandits whose learner stands by and that have another leader."""
+        """Return the bandits that another process leads while the learner here stands by."""
         waiting = [entry.name for entry in self._entries if entry.stands_by()]
         now = time.monotonic()
         if not waiting:
@@ -224,7 +224,7 @@ class Learners:
             return 0
         except Exception as error:
             self.failures[entry.name] += 1
-            log.exception("a learner failed and is restarted", extra={"bandit": entry.name})
+            log.exception("a learner failed and will be restarted", extra={"bandit": entry.name})
             # The library's own errors leave folds consistent. Other errors may not.
             self._end(entry, save=isinstance(error, BelatedError))
             entry.due = time.monotonic() + FAILED
@@ -248,7 +248,7 @@ class _Entry:
     """The learner of one bandit, and the time of its next call.
 
     Attributes:
-        due: When to call the learner even if there are no new records.
+        due: When to call the learner even without new records, by the monotonic clock.
     """
 
     def __init__(self, name: str, make: Callable[[], Learning]) -> None:
@@ -301,7 +301,7 @@ def _log_leader(name: str, learner: Learning) -> None:
         return
     leader = learner.coordination.leader()
     shared = isinstance(learner, SharedLearner)
-    message = "another learner merges" if shared else "this learner is on standby"
+    message = "another learner merges the sums" if shared else "this learner is on standby"
     holder = None if leader is None else leader.holder
     _log(logging.INFO, message, name, holder=learner.holder, leader=holder)
 

@@ -59,8 +59,8 @@ class LearningService(Leader[Callable[[], Fold]]):
         journal: Journal of the bandit.
         coordination: Store of the bandit's lease and published model.
         fold: Creates an empty fold.
-        bandits: Number of bandits that this process learns for. The more bandits, the less often
-            models are published.
+        bandits: Number of bandits that this process learns for. With more bandits, models are
+            published less often.
         settings: Arguments of :class:`~belated.service.learning.leader.Leader`.
     """
 
@@ -93,7 +93,7 @@ class LearningService(Leader[Callable[[], Fold]]):
         self.refold = Refold(journal, self._monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
         self._alive_seconds = max(ALIVE, bandits * ALIVE_SHARE)
-        #: Finds advice to log, each piece only once.
+        #: Finds advice to log. Each piece of advice is logged only once.
         self.adviser = Adviser()
         self._advised, self._advise_at = 0, -math.inf
         self._published = -1

@@ -35,7 +35,7 @@ class Lease:
     Args:
         coordination: Store of the bandit's lease.
         bandit: Name of the bandit.
-        holder: Name that holds the lease.
+        holder: Name under which the learner holds the lease.
         renewal: Renews the lease.
 
     Attributes:
@@ -78,7 +78,7 @@ class Lease:
             self._epoch = None
 
     def is_due(self) -> bool:
-        """Return whether to renew the lease: it is held, not new, and its learner is not stuck."""
+        """Return whether the lease is held and due for renewal, and its learner is not stuck."""
         now = self._clock()
         due = self._ends - self.seconds * 5 / 6
         return self._epoch is not None and due <= now < self._called_at + PATIENCE
@@ -104,7 +104,7 @@ class Lease:
         self.release(is_last=self._renewal.remove(self))
 
     def release(self, *, is_last: bool = False) -> None:
-        """Release the lease. If it is its holder's last one, delete the heartbeat, too."""
+        """Release the lease. If it is the last lease of its holder, also delete the heartbeat."""
         if self._epoch is not None:
             with suppress(JournalError):  # if this fails, the lease expires
                 self._coordination.release_lease(self.holder, is_last=is_last)
@@ -149,7 +149,7 @@ class LeaseRenewal:
             self._worker = self.runtime.start_worker("belated lease", self._keep)
 
     def remove(self, lease: Lease) -> bool:
-        """Stop renewing a lease; return whether it was its holder's last one."""
+        """Stop renewing a lease; return whether it was the last lease of its holder."""
         with self._lock:
             self._leases.pop(lease, None)
             is_last = all(lease.holder != other.holder for other in self._leases)

@@ -53,7 +53,7 @@ class Refold:
         self.compared = 0
 
     def step(self, live: Fold) -> str:
-        """Fold one slice if it is due; return a description of any difference, otherwise empty."""
+        """Fold a slice if it is due; return a description of any difference, or an empty string."""
         if self.monotonic() < self.due:
             return ""
         try:

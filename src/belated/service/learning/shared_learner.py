@@ -300,10 +300,10 @@ class PartitionWorker:
                 self._lose(partition)
 
     def _warn_of_batches(self, fold: PartitionFold) -> None:
-        """Warn once if conversions arrive in batches, which no partition sees as a whole."""
+        """Warn once if conversions arrive in batches, because no partition sees a whole batch."""
         if isinstance(fold.learner, AgedLearner) and fold.learner.in_batches and not self._warned:
             self._warned = True
-            message = 'conversions arrive in batches: use learners = "one", which considers this'
+            message = 'conversions arrive in batches: use learners = "one", which accounts for this'
             log.warning(message, extra={"bandit": self.journal.bandit})
 
     def _save(self) -> None:
