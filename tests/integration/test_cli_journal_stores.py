@@ -146,7 +146,7 @@ def test_a_journal_moves_from_store_to_store(
     place = dsn if into == "postgresql" else f"sqlite:///{tmp_path}/new.db"
     to = f"{place}?bandit={quote(new)}"
     said(capsys, "export", named, "-o", tmp_path / "lines")
-    assert f"as bandit {new} of 2 partitions" in said(capsys, "import", tmp_path / "lines", to)
+    assert f"as bandit {new}, in 2 partitions" in said(capsys, "import", tmp_path / "lines", to)
     with open_store(place).journal(new) as journal:
         assert as_bytes(journal) == as_bytes(used.journal)
         assert requests_in(journal) == requests_in(used.journal)

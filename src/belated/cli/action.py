@@ -1,4 +1,4 @@
-"""``belated action``: list a bandit's actions, or pause, resume or retire one.
+"""``belated action``: list a bandit's actions, or pause, resume or retire an action.
 
 The change is recorded in the journal and takes effect in all deciders within two seconds.
 """

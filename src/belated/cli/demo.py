@@ -130,7 +130,7 @@ def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
     ]
 
 
-# --- a bandit in charge of the offers ------------------------------------------------------------
+# --- a bandit and its shop -----------------------------------------------------------------------
 
 
 class Branch:

@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         question,
         "--lift",
-        "estimate how much the bandit earns over its holdout",
+        "estimate how much more the bandit earns than its holdout",
         action="store_true",
     )
     question.add_argument(

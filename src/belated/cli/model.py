@@ -20,7 +20,7 @@ from belated.journals.shelf import chosen_models
 
 EXAMPLE = """belated model list offers
   belated model use offers 12345 --reason "broken prices since noon"
-  belated model use offers latest --reason "prices are fixed"
+  belated model use offers latest --reason "prices are correct again"
 """
 
 

@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     share = {"type": _positive, "metavar": "SHARE"}
     add_option(parser, "--reward-share", "rewards per decision; default: 0.1", **share)
-    lift = (
-        "gain of the best choice over a random one, and the smallest lift that you want to detect"
-    )
+    lift = "gain of the best over random choices, and the smallest lift that you want to detect"
     add_option(parser, "--lift", lift, default=0.2, **share)
     add_option(parser, "--window", "reward window; default: 7d", duration)
     meanings = ("ConversionsOnly", "DefaultAfter", "Explicit")

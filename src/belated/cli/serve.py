@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         listening, supervised = socket.socket(fileno=file), Supervised(polls, scrapes)
         server = replace(server, learn=server.learn and number == 0)  # others would stand by
     app = Service.from_config(replace(config, server=server), auth=auth_at(host, server.auth))
-    if processes > 1:  # they, too, create the service; here, mistakes are reported once
+    if processes > 1:  # the service was created here only to report mistakes once
         command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]
         command += ["--log-level", options.log_level, "--supervised"]
         return Supervisor(command, processes, listening).run()

@@ -4,8 +4,8 @@ A decision is final when its retention period has ended. When all decisions of a
 day is written once, with the decisions' rewards, records and stored requests. If the command is
 interrupted, run it again. It continues after the last complete day.
 
-Archived records can be trimmed (``belated journal trim --archived``). Together,
-a trimmed journal and its archive are equivalent to the untrimmed journal.
+Archived records can be trimmed (``belated journal trim --archived``). Together, a trimmed journal
+and its archive are equivalent to the untrimmed journal.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rename the bandit",
     )
     add_option(
-        parser, "--into", "ADDRESS; use after options with several values", metavar="ADDRESS"
+        parser, "--into", "ADDRESS, for use after options with several values", metavar="ADDRESS"
     )
     parser.add_argument(
         "--format",
@@ -309,7 +309,7 @@ def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> No
     print(f"{several(count, 'decision')} imported as bandit {bandit}")
 
 
-# --- another number of partitions ----------------------------------------------------------------
+# --- changing the number of partitions -----------------------------------------------------------
 
 #: The reporter, start and end of a retraction.
 Span = tuple[str, int, int]

@@ -275,8 +275,8 @@ def as_text(report: Report) -> str:
 
 #: State that must be equal, in addition to the sums, by the message to report if it differs.
 KNOWN: dict[str, Callable[[LearnerAdapter], NDArray[Any]]] = {
-    "rows: those of pending decisions differ": lambda adapter: adapter.kept_rows(),
-    "weights: those of pending decisions differ": lambda adapter: adapter.table.column("weight"),
+    "rows: pending decisions differ in their rows": lambda adapter: adapter.kept_rows(),
+    "weights: pending decisions differ in weight": lambda adapter: adapter.table.column("weight"),
     "handles: different decisions accept rewards": lambda adapter: np.minimum(
         adapter.table.column("where"), 0
     ),

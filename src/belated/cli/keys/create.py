@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> None:
                 message = f"{options.config} has no bandit {bandit!r}; known bandits: {names}"
                 raise InvalidInput(message, bandit)
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):
-            message = f"{name!r} already has two keys: switch all programs to the newer one, then"
-            raise InvalidInput(f"{message} revoke the other (see `belated keys list`)", name)
+            message = f"{name!r} already has two keys: switch all programs to the newer key, then"
+            raise InvalidInput(f"{message} revoke the other key (see `belated keys list`)", name)
         (created,) = [key for key in keys.all() if key.id == id]
         record(config, created, "created", options.reason)
     print(key)

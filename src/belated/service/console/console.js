@@ -43,7 +43,7 @@ async function list() {
   });
   const table = document.createElement("table"), top = document.createElement("tr");
   table.className = "q bandits";
-  top.append(...["bandit", "mode", "health", "decides with", "newest model", "outcomes learned", "pending", "decisions by this process", "rewards by this process"].map((name) => element("th", name)));
+  top.append(...["bandit", "mode", "health", "model", "model age", "outcomes learned", "pending", "decisions by this process", "rewards by this process"].map((name) => element("th", name)));
   table.append(top, ...rows);
   const card = element("div", "", "card full");
   card.append(table);

@@ -40,7 +40,7 @@ class BanditReport:
     Attributes:
         page: The last report as JSON; None before the first report.
         gauges: Figures from the last report, for the metrics.
-        error: Reason why there is no report or no newer one; otherwise empty.
+        error: Reason why there is no report or no newer report; otherwise empty.
         made_at: When the last report was created, by the monotonic clock.
         tried_at: When the last attempt ended, by the monotonic clock; 0 before the first attempt.
         took: Duration of the last attempt in seconds.

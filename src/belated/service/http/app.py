@@ -301,7 +301,7 @@ class Service:
         if tokens is None:
             if keyed or self.authorizer is None:
                 return
-            tokens = NOBODY  # refuse the request like one for an unknown bandit
+            tokens = NOBODY  # refuse the request as if the bandit were unknown
         for decision_id, reward in rewards_in(exchange.id, body):
             tokens.check(decision_id, reward, keyed)
 

@@ -57,7 +57,7 @@ HEAD_SECONDS, BODY_SECONDS, BODY_RATE = 10.0, 30.0, 64 << 10
 #: load balancers. Otherwise, they may send requests over a connection that is being closed.
 KEEP_ALIVE_SECONDS = 75.0
 #: Timeout for clients to read their responses, and time for which the server continues to read from
-#: a connection that it is closing, in seconds. Without the latter, a client that is still sending
+#: a connection that it is closing, in seconds. Without this time, a client that is still sending
 #: might not receive the last response.
 WRITE_SECONDS, LINGER_SECONDS = 30.0, 2.0
 #: Maximum number of bytes that all connections together may hold in incomplete requests, queued
@@ -638,7 +638,7 @@ def _without_host(url: bytes, host: bytes) -> bytes:
 
 
 def malformed(detail: str) -> ProblemError:
-    """Return the problem for an ambiguous request or one that is not valid HTTP."""
+    """Return the problem for a request that is ambiguous or not valid HTTP."""
     return ProblemError(400, "Malformed request", detail)
 
 

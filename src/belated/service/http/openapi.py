@@ -46,7 +46,7 @@ _PARAMETERS = {
     "id": "The id of the decision. Percent-encode everything but letters, digits and -._~.",
     "subject": "The subject of the decisions. Percent-encode everything but letters, digits and "
     "-._~.",
-    "at": "When it happened. Defaults to now.",
+    "at": "The time of the event. Defaults to now.",
 }
 #: Schemas of the path parameters.
 _PATH_PARAMETERS = {

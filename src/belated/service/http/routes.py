@@ -133,7 +133,7 @@ class Route:
 
 
 def _nothing(data: bytes | bytearray) -> None:
-    """Ignore the body, for routes without one."""
+    """Ignore the body of a request to a route that has none."""
 
 
 @dataclass(slots=True, eq=False)

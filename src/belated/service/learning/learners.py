@@ -262,7 +262,7 @@ class _Entry:
         self._next: Look | None = None
 
     def stands_by(self) -> bool:
-        """Whether another learner leads and this one waits to take over."""
+        """Return whether another learner leads and this learner waits to take over."""
         return self.leads is False and not isinstance(self.learner, SharedLearner)
 
     def is_due(self, look: Look | None) -> bool:

@@ -20,7 +20,7 @@ SECONDS = 10.0
 #: Seconds without a call after which a learner is considered stuck and its lease is released.
 PATIENCE = 600.0
 #: Tolerated clock drift relative to the store, as a fraction of the lease. It ensures that a holder
-#: stops before another one can start.
+#: stops before another holder can start.
 DRIFT = 0.01
 
 

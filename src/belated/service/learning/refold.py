@@ -1,4 +1,4 @@
-"""A slow second fold of the journal, which must give the same result as the live one (law H).
+"""A slow second fold of the journal, which must give the same result as the live fold (law H).
 
 The second fold starts after the trimmed records. It reads one partition after the other, in slices
 of a few hundred records, so that only the entries of one partition are in memory. When it has
@@ -35,7 +35,7 @@ class Refold:
         pause: Seconds between slices.
 
     Attributes:
-        due: When the next slice is due.
+        due: When the next slice is due, by the monotonic clock.
         disagreements: Number of differences found so far.
         compared: Number of partitions compared so far.
     """
@@ -110,7 +110,7 @@ class Refold:
 
 
 def _empty(live: Fold, partition: int) -> Ledger:
-    """Return an empty ledger with the same rules as the live one, but without a listener."""
+    """Return an empty ledger with the same rules as the live ledger, but without a listener."""
     ledger = Ledger(
         live.rewards,
         NullListener(),

@@ -56,9 +56,9 @@ class Owned:
     Attributes:
         fold: Fold of the partition.
         epoch: Epoch in which the worker owns the partition.
-        save_at: When the next snapshot is due.
+        save_at: When the next snapshot is due, by the monotonic clock.
         sent: Version and center number of the last sums that were sent.
-        sent_at: When the last sums were sent.
+        sent_at: When the last sums were sent, by the monotonic clock.
         is_behind: Whether the last page was full.
     """
 
@@ -460,7 +460,7 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         """Return whether the last model includes records that these sums lack.
 
         A new owner of a partition starts from a snapshot. No model is published until the new owner
-        has read as far as the previous one.
+        has read as far as the previous owner.
         """
         behind = [n for n, floor in enumerate(self._floor) if positions[n] < floor]
         for partition in behind:

@@ -206,7 +206,7 @@ FAMILIES: dict[str, Family] = {
         "Age at which a decision counts half as much; infinite if nothing is forgotten."
     ),
     "belated_half_life_since_seconds": _gauge(
-        "When this half-life was selected, in seconds since 1970; 0 if it is the first one."
+        "When this half-life was selected, in seconds since 1970; 0 for the initial half-life."
     ),
     "belated_delay_dependence": _gauge(
         "Dependence of rewards on their delay, relative to the maximum expected by chance: above "
@@ -452,7 +452,7 @@ class Metrics:
         def add(bandit: str, metrics: dict[str, Value]) -> None:
             for name, value in metrics.items():
                 earlier: Any = values[name].get(bandit)
-                if earlier is not None and isinstance(value, Mapping):  # reported twice
+                if earlier is not None and isinstance(value, Mapping):  # by decider and learner
                     value = {label: earlier[label] + count for label, count in value.items()}  # noqa: PLW2901
                 values[name][bandit] = value
 

@@ -1,4 +1,4 @@
-"""Group commit: events that arrive during a commit are appended together in the next one."""
+"""Group commit: events that arrive during a commit are appended together in the next commit."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class GroupCommit:
         wait: Seconds to collect events before a commit begins.
 
     Attributes:
-        seconds: Durations of commits.
+        seconds: Durations of commits in seconds.
         sizes: Numbers of events per commit.
         failures: Number of failed commits, by bandit.
     """

@@ -719,7 +719,7 @@ class ServedBandit:
         return None if self.recovery is None else self.recovery.left(self.definition.name)
 
     def is_stale(self, seconds: float) -> bool:
-        """Return whether the model is too old and other processes may have a newer one.
+        """Return whether the model is too old and other processes may have a newer model.
 
         Args:
             seconds: Maximum age of the model.
