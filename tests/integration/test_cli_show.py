@@ -92,7 +92,7 @@ class TestEntry:
             said(capsys, "show", "a", f"sqlite:///{path}?bandit={name}")
             for name in ("rows", "features", "none")
         )
-        assert "chosen from 3 actions; stored with share 1\n" in rows
+        assert "chosen from 3 actions; stored with probability 1\n" in rows
         assert "\n  'red'       0." in rows
         assert "1, 0, 0, 0" in rows
         assert "context  {'age': 3.0}" in context

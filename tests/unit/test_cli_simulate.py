@@ -29,7 +29,7 @@ def test_prints_a_short_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.partition("  ")[0] for line in lines[4:]] == [
         "regret",
         "pending at the end",
-        "pending at most",
+        "maximum pending",
     ]
     assert max(map(len, lines)) <= 80
 

@@ -206,15 +206,15 @@ def _text(report: dict[str, Any]) -> str:
     head = ["bound", ">one round ", f">any of {report['rounds']:,} ", "from"]
     blocks = [
         _aligned(_known(report)),
-        f"maximum of pending rewards; each bound fails in at most {percent(report['delta'])} of "
-        f"runs\n{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
+        "maximum number of pending rewards; each bound fails in at most "
+        f"{percent(report['delta'])} of runs\n{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
     ]
     if others := rows[len(holding) :]:
         reasons: dict[str, list[str]] = {}
         for row in others:
             reasons.setdefault(row["why"], []).append(row["name"])
         lines = [wrapped(f"  {', '.join(names)}: {why}", "    ") for why, names in reasons.items()]
-        blocks.append("\n".join(["do not hold", *lines]))
+        blocks.append("\n".join(["bounds that do not hold", *lines]))
     blocks += [wrapped(sentence) for sentence in (*_notes(report), _advice(report))]
     return "\n\n".join(blocks)
 

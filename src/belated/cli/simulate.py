@@ -33,7 +33,7 @@ from belated.simulation import simulate
 EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
 
 #: Labels for the statistics of a run.
-ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pending at most"}
+ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "maximum pending"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

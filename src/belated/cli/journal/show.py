@@ -142,9 +142,8 @@ def _request(request: dict[str, Any]) -> str:
     """Format the stored request for a decision."""
     rows, shares, records = request["rows"], request["propensities"], request["records"]
     names = request["actions"] or range(len(rows or ()))
-    head = (
-        f"\nchosen from {several(len(names), 'action')}; stored with share {request['share']:.4g}"
-    )
+    head = f"\nchosen from {several(len(names), 'action')}"
+    head += f"; stored with probability {request['share']:.4g}"
     columns, lines = ["action"], [[repr(name)] for name in names]
     if shares is not None:
         columns.append(">propensity")
