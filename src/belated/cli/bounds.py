@@ -207,7 +207,8 @@ def _text(report: dict[str, Any]) -> str:
     blocks = [
         _aligned(_known(report)),
         "maximum number of pending rewards; each bound fails in at most "
-        f"{percent(report['delta'])} of runs\n{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
+        f"{percent(report['delta'])} of runs\n"
+        f"{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
     ]
     if others := rows[len(holding) :]:
         reasons: dict[str, list[str]] = {}

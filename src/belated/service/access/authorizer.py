@@ -160,7 +160,8 @@ def _key(row: LiveKey) -> Key:
 def auth_at(host: str, auth: Auth | None) -> Auth:
     """Return ``auth``, or if it is None, the default for a service that listens on ``host``.
 
-    Only loopback addresses have a default, which is ``"off"``. For any other address, raise.
+    The default for loopback addresses is ``"off"``. Other addresses have no default, and raise
+    InvalidInput.
 
     >>> auth_at("127.0.0.1", None), auth_at("0.0.0.0", "keys")
     ('off', 'keys')

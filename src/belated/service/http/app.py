@@ -100,7 +100,7 @@ class Service:
         authorizer: Checks API keys; None if keys are not required.
         tokens: Reward tokens by bandit, for bandits that issue tokens.
         draining: Whether the process is about to stop. The process still answers requests, but load
-            balancers should send new ones elsewhere.
+            balancers should send new requests elsewhere.
         requests: Number of requests by method, route path and status.
         reports: Reports on all bandits, for the console and the metrics.
         scrape: Returns the metrics of all processes that serve the port; None if this is the only
@@ -287,7 +287,7 @@ class Service:
             log.error("the store rejects requests", extra={"why": str(error)})
 
     def _charge(self, key: Key, body: Any, bandits: int) -> None:
-        """Count the items of a batch. The first one was counted when the key was checked."""
+        """Count the items of a batch. The first item was counted when the key was checked."""
         assert self.authorizer is not None
         if isinstance(body, DecisionRequests):
             self.authorizer.charge(key, len(body.requests) - 1)

@@ -87,7 +87,7 @@ class Connections:
 
     Attributes:
         now: Monotonic time of the last deadline check, in seconds. Reading it is cheap.
-        held: Number of bytes that all connections hold.
+        held: Sum of :attr:`Connection.held` over all connections, in bytes.
     """
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:

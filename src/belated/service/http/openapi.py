@@ -16,7 +16,7 @@ from belated.wire.keys import SCOPES
 from belated.wire.messages import Id, ManyDecided, Problem, Subject, SubjectRewardsBody
 
 _REF = "#/components/schemas/{name}"
-#: Names and descriptions of problems in the document, by status.
+#: Names and descriptions of the documented problems, by HTTP status.
 _PROBLEMS = {
     400: ("Malformed", "The request is not JSON, or contains text that is not UTF-8."),
     401: ("Unauthorized", "The API key is missing or not valid."),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 POLL, REPLY, HUNG = 5.0, 2.0, 30.0
 #: Seconds between checks for signals and for processes that have ended.
 LOOK = 0.1
-#: File with the container's CPU limit (cgroup v2): microseconds per period, or "max"; the period.
+#: File with the container's CPU quota, which can be "max", and period in microseconds (cgroup v2).
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 log = logging.getLogger("belated.service")
@@ -93,7 +93,7 @@ class Supervisor:
         return self._code
 
     def _stop(self, code: int = 0) -> None:
-        """Stop all processes; their requests in flight are answered."""
+        """Stop all processes once they have answered their requests in flight."""
         self._stopping, self._code = True, max(self._code, code)
 
     def _look_after(self, slot: _Slot) -> None:
@@ -254,7 +254,7 @@ def _relay(lines: IO[bytes]) -> None:
 
 
 class Supervised:
-    """The supervisor of this process.
+    """The connection from a server process to its supervisor.
 
     Args:
         polls: File descriptor of the pipe for the metrics of this process.

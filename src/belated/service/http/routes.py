@@ -357,7 +357,7 @@ def event_time(at: datetime | int, bandit: ServedBandit, id: str = "") -> int:
 
 
 def checked_time(at: datetime | int, now: int, skew: int, decided: int | None = None) -> int:
-    """Return a time in microseconds since 1970; raise InvalidInput as `event_time` does."""
+    """Return ``at`` in microseconds since 1970; raise InvalidInput as `event_time` does."""
     at_us = as_microseconds(at)
     if at_us < MIN_MICROSECONDS:
         message = f"`at` is {as_datetime(at_us).isoformat()}, which is before the year 2000"

@@ -22,7 +22,7 @@ LearnerCount = Literal["one", "many"]
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of a served bandit.
+    """The settings of a bandit that a service serves.
 
     Attributes:
         name: Name of the bandit, which appears in request URLs.
@@ -30,8 +30,8 @@ class Definition:
         rewards: Meaning of a missing reward.
         features: Computes rows from a context and actions; None if requests contain rows.
         retention: How long a decision accepts rewards, in microseconds; None for no limit.
-        partitions: Number of partitions in the journal; None for the existing number, or 1 in a new
-            journal.
+        partitions: Number of partitions in the journal; None to keep the number in an existing
+            journal, or to use 1 in a new journal.
         tokens: Whether decisions include a reward token, and whether rewards require it.
         token_lifetime: Lifetime of a reward token in microseconds; None for as long as the bandit
             learns from rewards.
@@ -79,7 +79,7 @@ class Definition:
         identify(journal, **self._identity)
 
     def check_change(self, identity: Mapping[str, str]) -> None:
-        """Refuse a journal that this bandit cannot open, without writing to it.
+        """Raise an error if this bandit cannot open a journal. Nothing is written to the journal.
 
         Args:
             identity: Identity stored in the journal.

@@ -227,7 +227,7 @@ class GroupCommit:
             return [*self.log.append_all(batches)]
         except Exception as error:  # report the error to each caller, and continue
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
-                # A failed append for one bandit must not prevent those for other bandits.
+                # A failed append for one bandit must not prevent appends for other bandits.
                 return [result for batch in batches for result in self._append([batch])]
             if not isinstance(error, CommitTooLarge):
                 self.failures.update(batch.journal.bandit for batch in batches)

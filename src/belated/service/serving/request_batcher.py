@@ -29,7 +29,7 @@ WHILE = 1_000_000
 
 @dataclass(eq=False)
 class RequestBatcher:
-    """Makes and commits the decisions for all requests in a turn of the event loop together.
+    """Makes the decisions for all requests in an event-loop turn together, and commits them.
 
     If there are many requests, some decisions are committed while others are being made. Large
     batches are processed in several turns, so that the event loop can serve other requests in
@@ -179,7 +179,7 @@ class RequestBatcher:
 
 @dataclass(slots=True, eq=False)
 class _Batch(Append):
-    """One caller's requests, for which either all decisions are made or none."""
+    """One caller's requests. Either all of them are decided, or none."""
 
     stored_requests: dict[int, bytes]
     ids: list[str]
@@ -267,7 +267,7 @@ class Slots:
         self._slot: int | None = None
 
     def at(self, now_us: int) -> int:
-        """Return the slot for ids generated at a time, in microseconds since 1970."""
+        """Return the slot for ids generated at ``now_us``, in microseconds since 1970."""
         # The clock may jump back.
         if self._slot is None or not 0 <= now_us - self._since < WHILE:
             self._slot, self._since = slot_of(key_of(self._new_id(now_us, None))), now_us

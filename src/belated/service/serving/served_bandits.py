@@ -486,7 +486,7 @@ class ServedBandit:
     ) -> Sequence[int]:
         """Look up which decisions are unknown, then append the events."""
         distinct = list(dict.fromkeys(ids))
-        with suppress(JournalReadUnavailable, NotIndexed):  # if lookups fail, accept all
+        with suppress(JournalReadUnavailable, NotIndexed):  # if lookups fail, accept all events
             known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
             if unknown := [id for id in distinct if id not in known]:
                 try:
@@ -572,7 +572,7 @@ class ServedBandit:
         }  # fmt: skip
 
     def _recent_decisions(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
-        """Return this process's decisions that no model includes yet, by id."""
+        """Return this process's decisions with these ids that no model includes yet, by id."""
         decisions = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
         return {id: decision for id, decision in decisions.items() if decision is not None}
 
@@ -868,7 +868,7 @@ class UnmatchedRoom:
         self._earlier: Counter[str] = Counter()
 
     def update(self, unmatched: Mapping[str, int]) -> None:
-        """Load the number of unmatched events by reporter, as of a new model."""
+        """Set the number of unmatched events by reporter, as counted in a new model."""
         self._unmatched = unmatched
         self._earlier, self._recent = self._recent, Counter()
 
