@@ -65,7 +65,7 @@ def address_in(text: str, *, new: bool = False) -> str | None:
         new: whether to accept a SQLite file that does not exist yet.
 
     Raises:
-        InvalidInput: the argument is neither an address nor such a file.
+        InvalidInput: the argument is neither an address nor the name of such a file.
     """
     name, mark, query = text.partition("?")
     file = Path(name)
@@ -110,7 +110,7 @@ def _report(text: str, place: str) -> None:
 
 
 def _place_of(text: str) -> tuple[Store, str | None]:
-    """Return the store and the bandit that an argument names; None if it names no bandit."""
+    """Return the store that an argument names, and the bandit; None if it names no bandit."""
     address = address_in(text)
     if address is not None:
         place, bandit = split_address(address)
@@ -124,7 +124,7 @@ def _place_of(text: str) -> tuple[Store, str | None]:
 
 
 def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
-    """Return the store that an argument names, and the bandit named in it, or all its bandits."""
+    """Return the store that an argument names, with the bandit that it names or all bandits."""
     store, name = _place_of(address)
     if isinstance(store, SQLiteStore) and not store.path.exists():
         raise InvalidInput(f"{store.path}: no such file")

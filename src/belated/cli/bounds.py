@@ -104,7 +104,7 @@ def bounded(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _from_file(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report for observed delays, whether they are independent or not."""
+    """Return the report for observed delays, which may be dependent."""
     if options.delay:
         raise InvalidInput("--delay and --file are alternatives: pass one of them", options.file)
     seen = read_delays(options.file, options.column)

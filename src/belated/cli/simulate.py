@@ -158,7 +158,7 @@ class Spread:
         return self.mean / self.error if self.error else None
 
     def text(self, sign: str = "") -> str:
-        """Format the mean and its error. With ``sign="+"``, positive means have a sign, too."""
+        """Format the mean and its error. With ``sign="+"``, a positive mean gets a sign, too."""
         mean = format(self.mean, f"{sign},.1f")
         return mean if self.error is None else f"{mean} ± {self.error:,.1f}"
 

@@ -130,7 +130,7 @@ def verify(
         if folds is not None:
             try:
                 folds.start(journal, bandit)
-            except (CorruptEvent, CorruptJournal):  # reading the records will find the position
+            except (CorruptEvent, CorruptJournal):  # reading the records locates the damage
                 folds = None
         if folds is not None:
             ends = folds.ends
@@ -360,7 +360,7 @@ class Comparison:
             short.close()
 
     def take(self, record: Record) -> None:
-        """Add a record to both folds, but to the second one only if the snapshot lacks it."""
+        """Add a record to both folds, or only to the first if the snapshot already includes it."""
         partition = record.partition
         if isinstance(record.event, Opaque) and not self._halted[partition]:
             self._halted[partition] = True

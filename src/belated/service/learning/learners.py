@@ -95,7 +95,7 @@ class Look(NamedTuple):
 
     Attributes:
         ends: Position of the last record in each partition.
-        led: Whether another learner leads. Queried only for learners that are standbys.
+        led: Whether another learner leads. Queried only for learners on standby.
     """
 
     ends: tuple[int, ...]

@@ -39,7 +39,7 @@ class Lease:
         renewal: Renews the lease.
 
     Attributes:
-        seconds: Duration of the lease.
+        seconds: Duration of the lease in seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def held(self) -> Held:
-        """The lease to renew."""
+        """The holder and epoch of the lease, for its renewal."""
         return Held(self.holder, self._epoch or 0)
 
     def renewed(self, requested_at: float, epoch: int, is_held: bool) -> None:
@@ -123,7 +123,7 @@ class LeaseRenewal:
     stuck.
 
     Args:
-        cells: Cells of the store.
+        cells: Cells that contain the leases.
         seconds: Duration of the leases in seconds.
         runtime: Clocks and threads.
     """

@@ -80,7 +80,7 @@ class Server:
         learn: Whether the process also runs a learner. If not, run ``belated learn``.
         max_body_bytes: Maximum size of a request body, in bytes.
         lease: Seconds after which a dead learner is replaced.
-        auth: Whether requests require an API key; None if not set.
+        auth: ``"keys"`` to require API keys, or ``"off"`` to require none; None if not set.
         spool: Folder for spooling events while the store is unavailable; None to refuse events
             during an outage.
         drain: Seconds for which the process continues to serve after a signal to stop, while
@@ -525,7 +525,7 @@ class TomlTable:
         return TomlTable(self._mistakes, (*self._path, key), self._values.get(key, {}))
 
     def checked(self, key: str, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`. If it raises InvalidInput, report the error; return None."""
+        """Return the result of `work`; if it raises InvalidInput, report that and return None."""
         try:
             return work()
         except InvalidInput as error:
@@ -537,7 +537,7 @@ class TomlTable:
         self._mistakes.add(self._path if key is None else (*self._path, key), why)
 
     def finish(self) -> None:
-        """Report each key that was not read as an unknown key."""
+        """Report an error for each key that was not read."""
         for key in self._values:
             if key not in self._known:
                 close = difflib.get_close_matches(key, self._known, n=1)

@@ -117,7 +117,7 @@ def feature_change(
 
 
 def _measured(plan: FeatureChange, journal: Journal, fold: Fold) -> FeatureChange:
-    """Fold a sample of records, and add estimates for the whole journal to the change."""
+    """Return the change with estimates for the journal, made by folding a sample of records."""
     sampled = total = 0
     start = time.perf_counter()
     with fold.learner.bulk():
