@@ -204,7 +204,7 @@ def _read(line: Line) -> Event:
         with np.errstate(over="ignore"):
             fields["x"] = np.array(fields["x"], dtype=np.float32)
         if not np.isfinite(fields["x"]).all():
-            raise CorruptEvent("a number of the row is too large for a float32")
+            raise CorruptEvent("a number in the row is too large for a float32")
     event: Event = kind(**fields)
     return event
 

@@ -165,7 +165,7 @@ class Server:
             app.draining = True
             log.info("draining: no longer ready", extra={"seconds": self.drain})
             await asyncio.sleep(self.drain)
-        log.info("stopping: requests in flight are answered first")
+        log.info("stopping after answering the requests in flight")
         app.draining = True  # close each connection after its next response
         backlog = self.listening.dup()
         server.close()

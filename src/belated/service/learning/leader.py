@@ -181,7 +181,7 @@ class JournalClock:
             self.offset = (self._queried - self._clock()) / 1e6
 
     def now(self) -> int:
-        """Return the journal's time in microseconds since 1970, or this machine's time if unknown."""
+        """Return the journal's time, or this machine's if unknown, in microseconds since 1970."""
         if not self._queried:
             return self._clock()
         return self._queried + int(1e6 * (self._monotonic() - self._queried_at))

@@ -99,7 +99,7 @@ class Refold:
         if chain.head != live.chains[partition].head:
             return f"the records of partition {partition} have changed since they were folded"
         if not same_entries(ledger, live.ledgers[partition]):
-            return f"a fold of partition {partition} from its start has different decisions"
+            return f"folding partition {partition} from its start gives different decisions"
         return ""
 
     def _next(self) -> None:

@@ -172,7 +172,7 @@ class PartitionWorker:
     # --- ownership -------------------------------------------------------------------------------
 
     def _hold_claimed(self) -> tuple[int, BelatedError | None]:
-        """Follow the partition assignment; return the number of new partitions and the last error."""
+        """Follow the assignment; return the number of new partitions and the last error."""
         claim = self.membership.claim()
         for partition in self.owned.keys() - claim.partitions:
             self._lose(partition)

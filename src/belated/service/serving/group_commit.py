@@ -129,7 +129,7 @@ class GroupCommit:
                     self._since = self._monotonic()
                 self._waiting += appends
         if closing:
-            error = JournalClosed("the service is stopping: retry elsewhere")
+            error = JournalClosed("the service is stopping: send the request to another process")
             call_all(partial(append.failed, error) for append in appends)
         elif before < ENOUGH <= before + len(appends):
             self._worker.wake()

@@ -257,7 +257,7 @@ class SpoolRecovery:
             status = spool.status
         if status.queued:
             raise JournalUnavailable(
-                f"{status.queued} events could not be delivered: {status.error}"
+                f"could not deliver all events ({status.queued} left): {status.error}"
             )
         extra = {"bandit": bandit, "file": str(path), "events": status.forwarded}
         log.info("delivered the events in the spool of a stopped process", extra=extra)
