@@ -19,7 +19,7 @@ _MEANING = {
     "learn": "decides with the newest model",
     "freeze": "decides with its current model, which no longer changes",
     "baseline": "decides without a model",
-    "off": "makes no decisions; rewards are accepted",
+    "off": "makes no decisions, but accepts rewards",
 }
 
 

@@ -119,7 +119,7 @@ def _record(record: dict[str, Any]) -> str:
     details = [("effect", record["status"]), ("at", moment(record["at"]))]
     if record["kind"] == "decision":
         details += [
-            ("action", f"{record['action']!r}, row {record['index']} of those offered"),
+            ("action", f"{record['action']!r}, row {record['index']} of the offered actions"),
             ("row", _row(record["x"])),
             ("mean", repr(record["mean"])),
             ("propensity", repr(record["propensity"])),

@@ -97,7 +97,7 @@ def _evaluated(call: Exchange, decisions: Sequence[Decision] | Repeated) -> Eval
 def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
     """Make a decision for each bandit whose actions are known, without activating them."""
     if "targetingKey" not in request.context:
-        raise ProblemError(400, _NO_KEY, "send targetingKey in the context: it names the user")
+        raise ProblemError(400, _NO_KEY, "send targetingKey in the context to identify the user")
     bandits = [
         (bandit, tokens)
         for bandit, tokens in call.bandits
