@@ -60,7 +60,7 @@ class Authorizer:
 
     @property
     def age(self) -> float:
-        """The number of seconds since the store was last polled."""
+        """The number of seconds since the keys were last read from the store."""
         return self._monotonic() - self._looked
 
     def authorize(

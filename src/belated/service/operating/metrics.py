@@ -241,7 +241,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "belated_active_api_keys": _gauge("Valid API keys.", of_bandit=False),
     "belated_keys_age_seconds": _gauge(
-        "Time since the API keys were last polled.", of_bandit=False
+        "Time since the API keys were last read from the store.", of_bandit=False
     ),
     # A supervisor of several processes.
     "belated_processes": _gauge("Processes that serve the port.", of_bandit=False),
