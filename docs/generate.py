@@ -153,9 +153,10 @@ def outcomes() -> str:
         "# Outcomes: fields of the message and columns of the view",
         "A learner with `outcomes = true` stores one message per decision"
         " ([how to read them](../howto/outcomes.md)). A message is a JSON object; fields without a"
-        " value are left out. An asterisk marks required fields, which are the only ones if the"
-        " decision was erased. Times are RFC 3339 in UTC. The {download}`JSON Schema"
-        " <outcome.schema.json>` says the same. [Exports](../howto/export.md) use the same names.",
+        " value are left out. An asterisk marks required fields; the message of an erased decision"
+        " has no others. Times are RFC 3339 in UTC. The {download}`JSON Schema"
+        " <outcome.schema.json>` defines the same fields. [Exports](../howto/export.md) use the"
+        " same names.",
         *list(_fields("Fields", schema))[2:],
         "The view `outcomes` in PostgreSQL and SQLite also has the columns `bandit` and"
         " `partition`. Fields that are left out of the message are `NULL` in the view, except"
