@@ -6,8 +6,8 @@
     curl 'localhost:8000/banner?returning=true'
     curl -X POST localhost:8000/clicks/ID
 
-The service has a bandit named ``banners`` that reads ``returning`` from the context; if it asks for
-an API key, set ``SHOP_KEY``.
+The service must have a bandit named ``banners`` whose context has the field ``returning``. If the
+service requires an API key, set ``SHOP_KEY``.
 """
 
 import os
@@ -26,7 +26,7 @@ BANNERS = ["books", "music", "toys"]
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """One client for all requests: it keeps its connections."""
+    """Open one client for all requests, so that its connections are reused."""
     url, key = os.environ["DECISIONS_URL"], os.environ.get("SHOP_KEY")
     async with AsyncClient(url, bandit="banners", key=key, timeout=0.5, retries=1) as client:
         app.state.client = client
@@ -38,17 +38,17 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/banner")
 async def banner(returning: bool = False) -> dict[str, Any]:
-    """Choose a banner; the page keeps the id and sends it back with a click."""
+    """Choose a banner. The page reports a click with the returned id."""
     try:
         decision = await app.state.client.decide({"returning": float(returning)}, BANNERS)
-    except ServiceUnavailable:  # a page must not wait: nothing is learned from this one
+    except ServiceUnavailable:  # show a default banner; nothing is learned from it
         return {"id": None, "action": BANNERS[0]}
     return decision.to_dict()
 
 
 @app.post("/clicks/{id}")
 async def click(id: str) -> Receipt:
-    """Report a click, now or next week; a second one changes nothing."""
+    """Report a click, now or next week. Reporting it again has no effect."""
     try:
         return await app.state.client.observe(id, 1.0)
     except ServiceUnavailable as error:

@@ -6,8 +6,8 @@
     curl 'localhost:8000/banner?returning=true'
     curl -X POST localhost:8000/clicks/ID
 
-FastAPI runs endpoints written with ``def`` in threads, and threads may share a bandit: each call is
-durable when it returns. Several worker processes may open one file, too.
+FastAPI runs endpoints defined with ``def`` in threads, and threads may share a bandit. When a call
+returns, its event is on disk. Several worker processes can share one file, too.
 """
 
 import os
@@ -40,11 +40,11 @@ app = FastAPI(lifespan=lifespan)
 
 @app.get("/banner")
 def banner(returning: bool = False) -> Decision:
-    """Choose a banner; the page keeps the id and sends it back with a click."""
+    """Choose a banner. The page reports a click with the returned id."""
     return app.state.bandit.decide({"returning": float(returning)}, BANNERS)
 
 
 @app.post("/clicks/{id}")
 def click(id: str) -> Receipt:
-    """Report a click, now or next week; a second one changes nothing."""
+    """Report a click, now or next week. Reporting it again has no effect."""
     return app.state.bandit.observe(id, 1.0)

@@ -1,11 +1,10 @@
-"""A nightly job: decide for a frame of customers, and report a frame of outcomes a week later.
+"""Decide for a data frame of customers, and report a data frame of purchases a week later.
 
-Each week the program reads who is to be written to, decides for all of them at once, and keeps the
-decisions with the customers. A week later it reports who has bought. Nothing but the journal is
-kept between the two: here a file of SQLite, opened anew by every job. Customers and their purchases
-are made up.
+Each week, one job chooses a mailing for each customer of that week, in one call. About a week
+later, another job reports who has bought. The only state that the jobs share is the journal, an
+SQLite file that each job opens. Customers and purchases are simulated.
 
-Needs pandas. Run: python examples/pandas_batch.py [--weeks 8] [--customers 300]
+Requires pandas. Run: python examples/pandas_batch.py [--weeks 8] [--customers 300]
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from belated.journals import SQLiteJournal
 
 DAY = 86_400_000_000  # microseconds
 ACTIONS = ["discount", "news", "nothing"]
-#: The logit of a purchase for each action: at the middle age, by age, by country, for members.
+#: Terms of the log-odds of a purchase, by action: constant, age, country, membership.
 EFFECTS = {
     "discount": (-1.5, -1.2, {"AT": 0.5, "DE": 0.0, "FR": -0.5}, 0.0),
     "news": (-1.5, 1.2, {"AT": -0.5, "DE": 0.0, "FR": 0.5}, 0.6),
@@ -32,17 +31,17 @@ EFFECTS = {
 
 
 class Calendar:
-    """A clock whose weeks pass at once: at home, leave ``clock=`` out."""
+    """A simulated clock. In production, omit ``clock=``."""
 
     now = 1_760_000_000_000_000
 
     def __call__(self) -> int:
-        """The time in microseconds since 1970."""
+        """Return the simulated time in microseconds since 1970."""
         return self.now
 
 
 def customers_of(week: int, count: int) -> pd.DataFrame:
-    """Who is to be written to; of some the country is not known."""
+    """Return the customers of a week; some have no country."""
     rng = np.random.default_rng([week, 1])
     return pd.DataFrame(
         {
@@ -55,7 +54,7 @@ def customers_of(week: int, count: int) -> pd.DataFrame:
 
 
 def share_of(customers: pd.DataFrame, action: str) -> pd.Series:
-    """The probability that each customer buys after this action."""
+    """Return the probability that each customer buys after ``action``."""
     middle, by_age, by_country, member = EFFECTS[action]
     logit = middle + by_age * (customers["age"] - 54) / 36
     logit = logit + customers["country"].map(by_country).astype(float).fillna(0.0)
@@ -63,19 +62,19 @@ def share_of(customers: pd.DataFrame, action: str) -> pd.Series:
 
 
 def decide(bandit: Bandit, customers: pd.DataFrame) -> pd.DataFrame:
-    """The first job: a line for each customer, with what to send."""
-    decisions = bandit.decide_many(customers, ids="customer")  # again with these ids: the same
+    """Run the first job: return the customers with a column that says what to send."""
+    decisions = bandit.decide_many(customers, ids="customer")  # a retry gets the same decisions
     return customers.assign(action=[decision.action for decision in decisions])
 
 
 def report(bandit: Bandit, bought: pd.DataFrame) -> None:
-    """The second job, a week later: who has bought, by the ids of their decisions."""
+    """Run the second job, about a week later: report who has bought, by decision id."""
     receipts = bandit.observe_many(bought[["id", "value"]])
     assert all(receipt.status == "rewarded" for receipt in receipts), receipts
 
 
 def purchases(decided: pd.DataFrame, week: int) -> pd.DataFrame:
-    """What happens in the world meanwhile; only purchases are known, and nothing of the others."""
+    """Simulate the purchases after the decisions; customers who do not buy are not reported."""
     shares = pd.concat([share_of(decided, action) for action in ACTIONS], axis=1, keys=ACTIONS)
     share = shares.to_numpy()[np.arange(len(decided)), decided["action"].map(ACTIONS.index)]
     luck = np.random.default_rng([week, 2]).random(len(decided))
@@ -89,8 +88,8 @@ def main() -> None:
     parser.add_argument("--customers", type=int, default=300)
     arguments = parser.parse_args()
 
-    # Once: ranges and countries from a sample. They are part of the bandit from now on; write
-    # repr(features) into your program, so that every job has the same.
+    # Choose ranges and countries from a sample, once. They are part of the bandit: copy the output
+    # of repr(features) into your program, so that every job uses the same features.
     sample = customers_of(0, 1_000)
     features = PerArm(ACTIONS, context=["age", "country", "member"]).fit(sample)
     print(features)
@@ -98,7 +97,7 @@ def main() -> None:
     clock = Calendar()
     with tempfile.TemporaryDirectory() as folder:
         for week in range(1, arguments.weeks + 1):
-            # At home: journal="sqlite:///mails.db?bandit=mails"
+            # In production, use journal="sqlite:///mails.db?bandit=mails".
             with Bandit(
                 features,
                 rewards=ConversionsOnly(timedelta(days=7)),  # only purchases are reported
@@ -110,7 +109,7 @@ def main() -> None:
                 clock.now += 6 * DAY
                 report(bandit, purchases(decided, week))
                 clock.now += 2 * DAY
-                bandit.sync()  # ends the windows of those who have not bought
+                bandit.sync()  # settle decisions whose window has ended
                 counts = bandit.decision_counts
             best = pd.concat([share_of(decided, one) for one in ACTIONS], axis=1, keys=ACTIONS)
             right = (best.idxmax(axis=1) == decided["action"]).mean()

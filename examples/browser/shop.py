@@ -1,13 +1,14 @@
-"""A shop whose pages report clicks from the browser, straight to the decision service.
+"""A shop whose pages report clicks directly from the browser to the decision service.
 
-Start the service, make a key for the shop, and start the shop:
+Start the service, create a key for the shop, and start the shop:
 
     export BELATED_TOKEN_KEYS=k1:$(openssl rand -base64 32)
     belated serve belated.toml &
     export SHOP_KEY=$(belated keys create shop --bandit banners --scope decide)
     python shop.py http://127.0.0.1:8080 8000
 
-The key stays on the server. The page gets a token that can report one reward, and nothing else.
+The key stays on the server. The page receives a token that can only report the reward of one
+decision.
 """
 
 import json
@@ -23,14 +24,14 @@ PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
 
 
 class Shop(BaseHTTPRequestHandler):
-    """The shop's web server."""
+    """Request handler of the shop's web server."""
 
     service: str
     client: Client
 
     def do_GET(self) -> None:
-        """Choose a banner, and send the page with what is needed to report a click on it."""
-        if self.path != "/":  # where the banner leads
+        """Choose a banner, and send a page that can report a click on it."""
+        if self.path != "/":  # the page that the banner links to
             self.answer("Thank you.")
             return
         decision = self.client.decide(None, BANNERS)
@@ -39,7 +40,7 @@ class Shop(BaseHTTPRequestHandler):
         self.answer(PAGE.replace("BANNER", str(decision.action)).replace("REWARD", reward))
 
     def answer(self, text: str) -> None:
-        """Send a page."""
+        """Send ``text`` as an HTML page."""
         data = text.encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")

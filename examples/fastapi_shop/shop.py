@@ -1,4 +1,4 @@
-r"""A shop on FastAPI with a decision service in the same process: sticky offers, late purchases.
+r"""A FastAPI shop with a decision service in the same process, sticky offers and late purchases.
 
     pip install 'belated[service,client]' fastapi uvicorn
     uvicorn shop:app
@@ -8,9 +8,9 @@ r"""A shop on FastAPI with a decision service in the same process: sticky offers
         -d '{"visitor": "ann", "order": "order-1"}'
     python visitors.py
 
-Each visitor gets the same offer for a day. The payment provider calls the webhook ``/payments``
-with the visitor, minutes or days later and sometimes twice; the purchase is credited to the
-visitor's latest offer.
+Each visitor gets the same offer for a day. Minutes or days later, and sometimes
+twice, the payment provider sends the visitor and the order to the webhook ``/payments``. The
+purchase is credited to the visitor's latest offer.
 """
 
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ app.mount("/bandits", decisions)  # the console is at /bandits/console
 
 
 class Payment(BaseModel):
-    """What the payment provider reports."""
+    """Body of a webhook request from the payment provider."""
 
     visitor: str
     order: str
@@ -55,6 +55,6 @@ async def offer(visitor: str, returning: bool, basket: float) -> dict[str, int |
 
 @app.post("/payments")
 async def paid(payment: Payment) -> dict[str, str]:
-    """Report a purchase. The number of the order ensures that it counts once."""
+    """Report a purchase. The order id ensures that the purchase counts once."""
     await offers.observe(None, 1.0, subject=payment.visitor, event_id=payment.order)
     return {"status": "accepted"}

@@ -1,6 +1,6 @@
-"""Simulate visitors of the shop: some buy, a little later.
+"""Simulate visitors of the shop, some of whom buy a little later.
 
-python visitors.py [URL [COUNT]]
+Run: python visitors.py [URL [COUNT]]
 """
 
 import random

@@ -3,14 +3,14 @@
     pip install belated
     python router.py
 
-It needs no network: the answers of the models are simulated, and ``prompts.json`` contains the
+The program needs no network: the models' answers are simulated, and ``prompts.json`` contains the
 embeddings of 64 prompts (TF-IDF, reduced to 16 numbers). In two simulated weeks, 6,000 prompts
-arrive. Users rate two answers in three with a thumbs-up or a thumbs-down, 90 minutes later in the
-median. The reward is the rating, 1 or 0, minus the price of the answer. It is reported for the
+arrive. Users rate two answers in three with a thumbs-up or a thumbs-down, after a median of 90
+minutes. The reward is the rating, 1 or 0, minus the price of the answer. Rewards are reported by
 conversation, so the chat system needs no decision ids.
 
-Prints the models that the router chooses for each kind of prompt in the second week, compares the
-router with using always the same model, and writes a report, ``router.html``.
+The program prints how often the router chooses each model for each kind of prompt in the second
+week, compares the router with always using the same model, and writes a report, ``router.html``.
 """
 
 import heapq
@@ -23,9 +23,9 @@ import numpy as np
 from belated import Bandit, Explicit, Gaussian, Holdout, MemoryJournal, PerArm, Vector
 
 PROMPTS = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
-#: The price of an answer, in the value of a thumbs-up.
+#: The price of an answer by each model, relative to the value of a thumbs-up.
 PRICES = {"small": 0.02, "medium": 0.08, "large": 0.3}
-#: The share of ratings that are a thumbs-up, by kind of prompt. The router does not know it.
+#: Share of thumbs-up among the ratings, by kind of prompt and model; unknown to the router.
 RATINGS = {
     "chat": {"small": 0.82, "medium": 0.85, "large": 0.86},
     "translate": {"small": 0.70, "medium": 0.84, "large": 0.88},
@@ -45,8 +45,8 @@ def main() -> None:
     router = Bandit(
         PerArm(list(PRICES), context={"prompt": Vector(16)}),
         family=Gaussian(),
-        rewards=Explicit("1d"),  # an answer without a rating says nothing
-        holdout=Holdout(0.1, baseline="large"),  # a tenth of the prompts, for comparison
+        rewards=Explicit("1d"),  # answers without a rating are not learned from
+        holdout=Holdout(0.1, baseline="large"),  # for comparison, a tenth of the prompts
         journal=MemoryJournal(clock=clock),
         clock=clock,
         seed=1,
@@ -64,7 +64,7 @@ def main() -> None:
         context = {"prompt": prompt["vector"]}
         decision = router.decide(context, id=f"prompt-{number}", subject=conversation)
         model = str(decision.action)
-        if world.random() < 2 / 3:  # the others never rate
+        if world.random() < 2 / 3:  # the other answers are never rated
             rating = float(world.random() < RATINGS[prompt["kind"]][model])
             delay = round(world.lognormal(np.log(90), 1.0) * MINUTE)
             heapq.heappush(ratings, (now + delay, conversation, rating - PRICES[model]))
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def show(chosen: dict[str, Counter[str]]) -> None:
-    """Print the choices and the mean value of an answer under several rules."""
+    """Print the choices, and the mean rating minus price under several rules."""
     print(f"{'':12}" + "".join(f"{model:>10}" for model in PRICES) + "      best")
     values: dict[str, list[float]] = defaultdict(list)
     for kind, counts in chosen.items():
