@@ -218,7 +218,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Choose an earlier model, or the newest again; learning continues */
+        /** Switch to an earlier model, or back to the newest; learning continues */
         put: operations["choose_model"];
         post?: never;
         delete?: never;
@@ -890,12 +890,12 @@ export interface components {
              */
             state: "open" | "paused" | "retired";
             /**
-             * @description when the state began, or when it will change; null if it has never changed.
+             * @description when the last change took effect or will take effect; null without a change.
              * @default null
              */
             since?: string | null;
             /**
-             * @description when a pause ends; null: when the action is resumed.
+             * @description when a pause ends; null if it lasts until the action is resumed.
              * @default null
              */
             until?: string | null;
@@ -992,11 +992,11 @@ export interface components {
          * @description A model that an operator can choose.
          */
         ModelState: {
-            /** @description number of records it has learned from; decisions store it as ``model``. */
+            /** @description number of records the model has learned from, which decisions store as ``model``. */
             version: number;
             /** @description when the model was published. */
             made_at: string;
-            /** @description number of rewards it has learned from. */
+            /** @description number of rewards the model has learned from. */
             observations: number;
             /**
              * @description ``chosen`` if an operator chose it, ``latest`` if it is the newest, otherwise ``kept``.
@@ -1539,7 +1539,7 @@ export interface operations {
     activate: {
         parameters: {
             query?: {
-                /** @description When it happened. Defaults to now. */
+                /** @description The time of the event. Defaults to now. */
                 at?: string | number;
             };
             header?: never;
@@ -1577,7 +1577,7 @@ export interface operations {
     void: {
         parameters: {
             query?: {
-                /** @description When it happened. Defaults to now. */
+                /** @description The time of the event. Defaults to now. */
                 at?: string | number;
             };
             header?: never;

@@ -43,7 +43,7 @@ class Constant:
     #: Whether the times of decisions and rewards are needed.
     keeps_times: ClassVar[bool] = False
     #: Whether sums are additive, because the weight of a row does not change with time. Only then
-    #: can rows be frozen and several learners share a bandit.
+    #: can rows be frozen.
     adds: ClassVar[bool] = True
     #: Whether pages of records can be folded in columnar form.
     takes_pages: ClassVar[bool] = True
