@@ -3,9 +3,10 @@
 On two idle cores a full run takes about seven hours: headline 10 minutes, regret
 20, failures 5, rates 10, pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12,
 priors 5, encoding 8, blocks 20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the
-benchmark of other libraries three hours. The quick check takes a few minutes.
+benchmark of other libraries three hours. The quick check takes two minutes,
+and six with ``--slow``.
 
-Run: python -m experiments [--quick] [--only regret defaults]
+Run: python -m experiments [--quick [--slow]] [--only regret defaults]
 """
 
 from __future__ import annotations
@@ -59,15 +60,19 @@ QUICK = {
     "forgetting": ["-m experiments.forgetting.quick"],
     "evaluation": ["-m experiments.evaluation.quick"],
 }
+#: These take about 40 s each even in a quick run. They are skipped unless `--slow` is given.
+SLOW = {"regret", "rates", "pending", "waiting", "posteriors", "forgetting"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="check the committed tables")
+    parser.add_argument("--slow", action="store_true", help="with --quick: the slow ones, too")
     parser.add_argument("--only", nargs="*", help="these experiments only")
     arguments = parser.parse_args()
     steps = QUICK if arguments.quick else STEPS
-    for name in arguments.only or steps:
+    skipped = SLOW if arguments.quick and not arguments.slow else set()
+    for name in arguments.only or [name for name in steps if name not in skipped]:
         for step in steps[name]:
             print(f"== {name}: python {step}", flush=True)
             start = time.perf_counter()
