@@ -153,6 +153,7 @@ for _ in range(50):
         sys.stderr.flush()
     sys.stderr.write("\\n")
 sys.stderr.write("end")
+sys.stderr.flush()
 """
     running = supervisor(listening, tmp_path, write)
     stop_when(running, "belated_processes", 2.0)
