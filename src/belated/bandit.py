@@ -158,7 +158,7 @@ class Bandit:
             so that the same calls lead to the same decisions.
         subject: the context field that identifies the subject, such as ``"user_id"``; None if
             subjects are passed only as arguments.
-        clock_skew: maximum difference between clocks. A reward is refused if it is dated further
+        clock_skew: maximum difference between clocks. A reward is rejected if it is dated further
             than this in the future or before its decision.
         kernels: the kernels to use instead of the best available.
         tuning: internal sizes, changed only in tests.
@@ -902,7 +902,7 @@ class Bandit:
         """Return the problems found in rewards and field values, most frequent first.
 
         Each issue has a count, the time of the last occurrence, an example, and a remedy. Counts of
-        journal events are complete; refused events and field values are counted since this process
+        journal events are complete; rejected events and field values are counted since this process
         started.
 
         >>> from belated import ConversionsOnly

@@ -3,8 +3,8 @@
 ::
 
     BelatedError
-    ├── InvalidInput      (ValueError)    a value was refused; carries the ``value``
-    │   ├── InvalidConfig                 a configuration file was refused; carries ``mistakes``
+    ├── InvalidInput      (ValueError)    a value was rejected; carries the ``value``
+    │   ├── InvalidConfig                 a configuration file was rejected; carries ``mistakes``
     │   └── CommitTooLarge                a commit is too large for the log; carries ``limit``
     ├── UnknownEvent      (ValueError)    from a newer release; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    the bytes are not an event
@@ -78,7 +78,7 @@ class BelatedError(Exception):
 
 
 class InvalidInput(BelatedError, ValueError):
-    """A value was refused; nothing was changed.
+    """A value was rejected; nothing was changed.
 
     Attributes:
         value: the offending value.
@@ -92,7 +92,7 @@ class InvalidInput(BelatedError, ValueError):
 
 
 class InvalidConfig(InvalidInput):
-    """A configuration file was refused.
+    """A configuration file was rejected.
 
     Attributes:
         mistakes: the errors, each with its location in the file.
@@ -171,7 +171,7 @@ class RewardConflict(BelatedError, ValueError):
 
     Attributes:
         id: the decision id.
-        value: the value that was refused.
+        value: the value that was rejected.
         part: the part of the reward.
         revision: the revision of the part.
     """
@@ -443,7 +443,7 @@ class BelatedWarning(UserWarning):
 
 
 class AdviceWarning(BelatedWarning):
-    """The data suggests a mistake, although nothing was refused; the message says what to do."""
+    """The data suggests a mistake, although nothing was rejected; the message says what to do."""
 
 
 class ClockWarning(BelatedWarning):

@@ -122,7 +122,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 def _parsed(text: str) -> ast.expr:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # such expressions are refused later
+        warnings.simplefilter("ignore", SyntaxWarning)  # such expressions are rejected later
         warnings.simplefilter("ignore", DeprecationWarning)
         return ast.parse(text.strip(), mode="eval").body
 

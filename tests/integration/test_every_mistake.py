@@ -302,9 +302,9 @@ MISTAKES: dict[str, Python | Http | Cli] = {
     "no configuration for keys": Cli("keys list", ("`belated init belated.toml`",)),
     "port in use": Cli("serve offers.toml --port PORT", ("port PORT on 127.0.0.1", "--port")),
     "journal for a configuration": Cli(
-        "serve sqlite:///offers.db", ("the config file of a service", "`belated init`")
+        "serve sqlite:///offers.db", ("a service's config file", "`belated init`")
     ),
-    "file for a configuration": Cli("learn offers.db", ("the config file of a service",)),
+    "file for a configuration": Cli("learn offers.db", ("a service's config file",)),
     "no such file": Cli(
         "report none.db", ("none.db is not an address", "no such file", "sqlite:///offers.db")
     ),

@@ -98,7 +98,7 @@ def test_a_value_that_cannot_be_hashed_is_refused_by_its_name(value: Any) -> Non
 
 def test_names_that_are_not_text_are_refused() -> None:
     """The number 1 and the text "1" would hash alike otherwise."""
-    with pytest.raises(InvalidInput, match="a field name of the context must be text, got 1"):
+    with pytest.raises(InvalidInput, match="field names of the context must be text, got 1"):
         Hashed(8).rows({1: 2.0}, ["a"])  # type: ignore[dict-item]
 
 

@@ -57,13 +57,13 @@ KINDS = {
     ),
     "early": IssueKind(
         "Before the decision", "are dated before their decision",
-        "they are refused if the time of the decision is known. Send the time of the event with its"
-        " time zone, and synchronize clocks with NTP",
+        "they are rejected if the time of the decision is known. Send the time of the event with"
+        " its time zone, and synchronize clocks with NTP",
     ),
     "future": IssueKind(
         "In the future", "are dated in the future",
-        "they are refused. Send the time of the event with its time zone, and synchronize clocks"
-        " with NTP, or increase clock_skew",
+        "they are rejected. Send the time of the event with its time zone, and synchronize"
+        " clocks with NTP, or increase clock_skew",
     ),
     "clipped": IssueKind(
         "Clipped", "are outside the range of their field",
@@ -139,7 +139,7 @@ class IssueCounter(dict[str, Noticed]):
 
 
 def total_of(*parts: Mapping[str, Noticed]) -> dict[str, Noticed]:
-    """Return the sum of the counts by name.
+    """Add up the counts, by name.
 
     >>> total_of({"early": Noticed(2)}, {"early": Noticed(3, 7, "a")})["early"]
     Noticed(count=5, last_us=7, example='a')

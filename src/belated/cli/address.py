@@ -93,7 +93,7 @@ def config_file(text: str) -> str:
         InvalidInput: the argument is an address or a SQLite file.
     """
     if "://" in text or _is_sqlite(Path(text)):
-        message = "this command needs the config file of a service, not a journal"
+        message = "this command needs a service's config file, not a journal"
         raise InvalidInput(f"{message}: pass belated.toml, created by `belated init`", None)
     return text
 
@@ -292,7 +292,7 @@ def empty_fold(
     """
     identity = bandit.identity
     if identity is None:
-        raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+        raise InvalidInput(f"the journal of {bandit.name!r} is empty: no bandit has used it yet")
     dim, blocks = identity.get("dim", ""), identity.get("blocks", "1")
     if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) for number in (dim, blocks)):
         message = f"the journal's identity has invalid sizes: dim {dim!r}, blocks {blocks!r}"

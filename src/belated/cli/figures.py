@@ -18,8 +18,8 @@ from belated.exceptions import InvalidInput, extra
 KINDS = (".png", ".svg", ".pdf")
 
 
-#: Colors of the background, text, lines and curves. The curves use the Okabe–Ito palette without
-#: yellow, which is suitable for color-blind readers.
+#: Colors of the background, text, lines and curves. The curves use the Okabe–Ito palette, which
+#: is suitable for color-blind readers, without its yellow.
 PAPER, INK, GREY, PALE, GRID = "white", "#222222", "#666666", "#bbbbbb", "#dddddd"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 

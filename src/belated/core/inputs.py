@@ -204,7 +204,7 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
         ) from None
     if array.dtype.kind not in "fiub":
         hint = f"; pass {name}.to_dict() if it is a context" if hasattr(value, "to_dict") else ""
-        message = f"`{name}` must hold real numbers, got dtype {array.dtype}{hint}"
+        message = f"`{name}` must contain real numbers, got dtype {array.dtype}{hint}"
         raise InvalidInput(message, value)
     return array
 

@@ -138,7 +138,8 @@ def _reward(item: Any) -> BatchReward:
             raise InvalidInput(f"{message}. Remove other keys", unknown)
         missing = next((key for key in ("id", "value") if item.get(key) is None), None)
         if missing is not None:
-            raise InvalidInput(f"a reward has no {missing}: {shown(item)}", item)
+            message = f"a reward has no {missing}: {shown(item)}; pass both id and value"
+            raise InvalidInput(message, item)
         given = {key: value for key, value in item.items() if value is not None}
         revision = given.get("revision")
         # pandas stores integer columns with missing values as float.

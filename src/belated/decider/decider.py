@@ -483,7 +483,7 @@ class Decider:
     ) -> list[Choice]:
         model = self._source.model
         several = counts and len(requests) > 1
-        if several:  # to undo the choices if one fails, or if the decisions are not held
+        if several:  # undo the choices if one fails, or if the decisions are not held
             before = model.decided.copy(), model.pending, model.decisions
         try:
             if len(requests) == 1:

@@ -68,7 +68,7 @@ class LoadedModel:
         self._count(unapplied)
 
     def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
-        """Change the mode; a frozen model does not count pending decisions."""
+        """Change the mode. While the model is frozen, pending decisions are not counted."""
         self._frozen = mode == "freeze"
         self.repair(unapplied)
 
@@ -82,7 +82,7 @@ class LoadedModel:
         self._policy.add_pending(self.model, x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
-        """Stop counting a decision, because it was never recorded."""
+        """Stop counting a decision that was never recorded."""
         self.model.decisions -= 1
         if self._policy.pending_weight == 0.0:
             self.model.pending -= 1

@@ -388,7 +388,7 @@ class RegimeSwitch(Chain):
         return self._params(self.mean, bound, sigma, sigma * (bound - self.mean))
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the delays from two uniform numbers per round: for the next regime and its delay."""
+        """Draw the delays; each round uses two random numbers, for its regime and for its delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         regimes = self.walk(u[:, 0])
         delays = np.empty(horizon, dtype=np.int64)

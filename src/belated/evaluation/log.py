@@ -85,7 +85,7 @@ class DecisionLog:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Settings of the deciding bandit, as readable text by name; empty if unknown."""
+        """Settings of the bandit that made the decisions, as text by name; empty if unknown."""
         return {}
 
     @property

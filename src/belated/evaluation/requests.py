@@ -239,7 +239,7 @@ def read_offers(
         )
     by_policy = kept & (table.source == SOURCES.index("policy"))
     if by_policy.any() and silent.issuperset(np.flatnonzero(by_policy).tolist()):
-        message = "the deciding policy did not record the probability of every action"
+        message = "the logging policy did not record the probability of every action"
         raise NotEvaluable(
             f"{message}: give it a floor, such as 0.02, and evaluate the decisions it makes"
             " from then on"

@@ -29,7 +29,7 @@ from belated.model.families import Family
 UNSUPPORTED = 0.01
 #: Maximum distance of the mean importance weight from 1, in standard errors.
 SURE = 3.0
-#: Expected effective sample sizes below which a value is refused, and below which it gets a note.
+#: Expected effective sample sizes below which an evaluation is refused, or carries a note.
 REFUSED, WEAK = 30.0, 60.0
 #: Number of bisection steps to find the end of an interval.
 STEPS = 40
@@ -217,7 +217,8 @@ def _check_weights(ratio: Vector, among: Vector) -> None:
     if mean < 1.0:
         why = f"either the log rarely tried what this policy would choose, or {why}"
     raise NotEvaluable(
-        f"{message}: {why}. Check the propensities, or evaluate a policy closer to the deciding one"
+        f"{message}: {why}. Check the propensities, or evaluate a policy closer to the logging"
+        " policy, which made the decisions"
     )
 
 
@@ -354,7 +355,7 @@ def _farthest(
             inside, outside, step = outside, outside + 2.0 * step, 2.0 * step
         else:
             message = "a few decisions carry all the weight"
-            raise NotEvaluable(f"{message}: evaluate a policy closer to the deciding one")
+            raise NotEvaluable(f"{message}: evaluate a policy closer to the logging policy")
     elif not is_rejected(end):
         return end
     for _ in range(STEPS):
@@ -370,7 +371,7 @@ def _check(unsupported: float, design: float, known: int, rewards: int) -> None:
     if unsupported > UNSUPPORTED:
         message = f"{unsupported:.0%} of this policy's choices were never tried: their propensity"
         raise NotEvaluable(
-            f"{message} was 0. Give the deciding policy a floor, such as 0.02, or a holdout with"
+            f"{message} was 0. Give the logging policy a floor, such as 0.02, or a holdout with"
             " baseline 'uniform', and evaluate later decisions"
         )
     if not rewards:
@@ -379,7 +380,7 @@ def _check(unsupported: float, design: float, known: int, rewards: int) -> None:
         message = f"{known:,} known outcomes have an effective sample size of {design:.1f} for this"
         raise NotEvaluable(
             f"{message} policy, and at least {REFUSED:.0f} is needed: wait for more, give the"
-            " deciding policy a larger floor, or evaluate a policy closer to it"
+            " logging policy a larger floor, or evaluate a policy closer to it"
         )
 
 

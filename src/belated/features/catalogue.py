@@ -50,7 +50,7 @@ class Catalogue:
                 those in the catalogue.
 
         Raises:
-            InvalidInput: an action is neither in the catalogue nor has a record.
+            InvalidInput: an action has no record and is not in the catalogue.
         """
         if ids is self.ids:
             return self._numbers

@@ -64,7 +64,7 @@ class Columns:
         return self.spec
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
-        """Return the numbers of one record, one per column, without checking their size."""
+        """Return the values of one record, one per column, without checking their size."""
         given = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
             given = self._named({} if record is None else record, who)
@@ -74,7 +74,7 @@ class Columns:
         return array
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """Return the numbers of several actions' records, one row per record."""
+        """Return the values of several actions' records, one row per record."""
         given: Any = records
         if isinstance(records[0], Mapping) and not isinstance(self.spec, int):
             try:

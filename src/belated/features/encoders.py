@@ -72,7 +72,7 @@ class Encoder:
         raise NotImplementedError
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
-        """Return the numbers that encode a value; zeros if the value is missing.
+        """Return the encoded value, as one or more numbers; zeros if the value is missing.
 
         Args:
             value: the value of the field.
@@ -81,7 +81,7 @@ class Encoder:
         raise NotImplementedError
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return the numbers of several values, one row per value; see :meth:`encode`."""
+        """Return the encoded values, one row per value; see :meth:`encode`."""
         return np.array([self.encode(value, seen) for value in values], dtype=np.float64)
 
 
@@ -150,7 +150,7 @@ class Number(Encoder):
         return [max(-2.0, min(scaled, 2.0))]
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
-        """Return the scaled numbers of several values."""
+        """Return several values, scaled and clipped to [-2, 2], one row per value."""
         if not _PLAIN.issuperset(map(type, values)):
             return super().encode_all(values, seen)
         numbers = np.array(values, dtype=np.float64)  # None becomes NaN
@@ -206,7 +206,7 @@ class Datetime(Encoder):
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """The time zone."""
+        """The kind of encoder and its time zone."""
         return "Datetime", self.zone
 
     def encode(self, value: Any, seen: Seen = _UNCOUNTED) -> list[float]:
@@ -537,7 +537,7 @@ class EncodedColumns:
     def __init__(self, spec: Mapping[Any, Any], what: str) -> None:
         for name, encoder in spec.items():
             if not isinstance(name, str) or not name:
-                raise InvalidInput(f"a field name of `{what}` must be text, got {name!r}", name)
+                raise InvalidInput(f"field names of `{what}` must be text, got {name!r}", name)
             if not isinstance(encoder, Encoder):
                 kinds = "Number(low, high), Category([...]), Flag(), Datetime(zone), Vector(size)"
                 message = f"{name!r} of {what} must be {kinds} or Text(), got {shown(encoder)}"
@@ -582,7 +582,7 @@ class EncodedColumns:
         }
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
-        """Return the numbers of one record."""
+        """Return the encoded values of one record."""
         given = {} if record is None else record
         if not isinstance(given, MAPPINGS):
             message = f"{who} must be a mapping with the fields {', '.join(self._fields)},"
@@ -603,7 +603,7 @@ class EncodedColumns:
         return np.array(numbers) * self.unit
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
-        """Return the numbers of several actions' records, one row per record."""
+        """Return the encoded values of several actions' records, one row per record."""
         if set(map(type, records)) == {dict}:
             # On failure, the records are encoded one at a time below, to name the invalid one.
             with suppress(KeyError, InvalidInput, OverflowError):
@@ -650,7 +650,7 @@ class RandomColumns(EncodedColumns):
         return (*super().description, self._drawn_by)
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
-        """Return the numbers of one record."""
+        """Return the encoded values of one record."""
         return self._with_waves(super().numbers(record, who))
 
     def _by_field(self, records: Sequence[dict[str, Any]]) -> NDArray[Any]:

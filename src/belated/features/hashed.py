@@ -186,7 +186,7 @@ def _by_name(record: Mapping[str, Any], who: str) -> list[tuple[str, Any]]:
     # Sort names, so that colliding features are added in the same order for every record.
     for name in record:
         if not isinstance(name, str):
-            raise InvalidInput(f"a field name of {who} must be text, got {shown(name)}", name)
+            raise InvalidInput(f"field names of {who} must be text, got {shown(name)}", name)
     return sorted(record.items(), key=_first)
 
 

@@ -655,7 +655,7 @@ class Fold:
         pieces[PIECE] = self.chains[partition].pack()
         if self.outcomes is not None:
             pieces[_OUTCOMES] = b"sent"
-        if partition == 0:  # the partition with all events that change the mode or actions
+        if partition == 0:  # partition 0 has all events that change the mode or actions
             pieces[_MODE] = self.mode.encode()
             pieces[_ACTIONS] = msgspec.msgpack.encode([*self.actions.values()])
             if self.frozen is not None:

@@ -289,7 +289,7 @@ def clamped_time(at: int) -> int:
 
 
 def unknown_event(record: Record) -> UnknownEvent:
-    """Return the error, with the record's position, for an event that only newer releases read."""
+    """Return the error for an event that only newer releases can read, with its position."""
     try:
         decode(encode(record.event))
     except UnknownEvent as error:

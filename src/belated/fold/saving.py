@@ -14,7 +14,7 @@ from belated.journals.snapshots import Snapshot, checksum
 
 @dataclass
 class PartitionSaving:
-    """The state of a partition at the time when saving began.
+    """The state of a partition when saving began.
 
     Attributes:
         partition: the partition.

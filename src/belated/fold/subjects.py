@@ -86,7 +86,7 @@ def credited(
 
 
 class SubjectIndex:
-    """The decisions and rewards of a partition's subjects, by the key of the subject's id.
+    """The decisions and rewards of a partition's subjects, keyed by the key of the subject's id.
 
     >>> index = SubjectIndex()
     >>> history = index.history(b"key")
@@ -116,7 +116,7 @@ class SubjectIndex:
         return 30 * len(self.histories) + 60 * self.rewards
 
     def restore(self, histories: Iterable[SubjectHistory]) -> None:
-        """Restore the subjects of a snapshot."""
+        """Restore the subjects from a snapshot."""
         owners = self.owners
         for history in histories:
             self.histories[history.key] = history

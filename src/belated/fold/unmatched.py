@@ -55,7 +55,7 @@ class UnmatchedEvents:
         self.seen: NDArray[np.uint8] = np.zeros(1, dtype=np.uint8)
 
     def restore(self, ids: dict[bytes, Unmatched]) -> None:
-        """Restore the ids of a snapshot."""
+        """Restore the ids from a snapshot."""
         self.ids = OrderedDict(ids)
         self.reporters = Counter(entry.reporter for entry in ids.values())
         for key in ids:

@@ -42,7 +42,7 @@ class Pages:
     weights: list[Vector] = field(default_factory=list)
 
     def append(self, rows: Row | Matrix, weights: Vector, began: NDArray[np.int64]) -> None:
-        """Add a table."""
+        """Append a table."""
         self.began.append(began)
         self.rows.append(rows)
         self.weights.append(weights)

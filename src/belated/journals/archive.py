@@ -34,6 +34,10 @@ FORMAT = "belated-archive/1"
 #: Length of a day in microseconds.
 DAY = 86_400_000_000
 
+_READ_ONLY = (
+    "a journal that was opened with its archive is read-only: open it without the archive to append"
+)
+
 Times = NDArray[np.int64]
 
 
@@ -415,13 +419,13 @@ class WholeJournal(DelegatingJournal):
         requests: Requests | None = None,
     ) -> list[int]:
         """Raise ReadOnly."""
-        raise ReadOnly("a journal with its archive is read-only: append to the journal itself")
+        raise ReadOnly(_READ_ONLY)
 
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
         """Raise ReadOnly."""
-        raise ReadOnly("a journal with its archive is read-only: append to the journal itself")
+        raise ReadOnly(_READ_ONLY)
 
     def close(self) -> None:
         """Close the journal."""

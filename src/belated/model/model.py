@@ -389,7 +389,7 @@ class Model:
             raise not_finite(x)
 
     def _part(self, x: Any, *arrays: Vector | Matrix) -> tuple[Any, ...]:
-        """Return the numbers of a row, and the part of each array for the row's block."""
+        """Return a row without its block number, and the part of each array for that block."""
         row = np.asarray(x, np.float64, order="C")
         if row.shape != (self._width,):
             message = f"the row must have {self._width} numbers, got shape {row.shape}"
@@ -401,7 +401,7 @@ class Model:
         return row[1:], *(array[block] for array in arrays)
 
     def _split(self, table: Row | Matrix) -> tuple[Matrix, Blocks]:
-        """Return the numbers and the blocks of rows."""
+        """Return rows without their block numbers, and the block numbers."""
         if self.theta.ndim == 1:
             numbers, blocks = table, np.zeros(len(table), dtype=np.int64)
         else:

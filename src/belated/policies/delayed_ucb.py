@@ -86,7 +86,7 @@ class DelayedUCB(Policy):
         counted: Sequence[bool],
         rng: np.random.Generator,
     ) -> list[Choice]:
-        """Choose like :meth:`Policy.choose_all`, in one kernel call if β_t is constant."""
+        """Choose as :meth:`Policy.choose_all` does, in a single kernel call if β_t is constant."""
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
         if not self.maximizes_bound:

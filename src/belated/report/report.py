@@ -57,7 +57,7 @@ class Report(Result):
         facts = Facts.read(log, estimate, evidence)
         if not len(facts.table):
             message = f"the journal of {log.name!r} has no decisions"
-            raise InvalidInput(f"{message}: make decisions first", 0)
+            raise InvalidInput(f"{message}: record some decisions first", 0)
         data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
         data["headline"] = headline.collect(facts)
         data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}

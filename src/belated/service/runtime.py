@@ -185,7 +185,7 @@ class _Worker:
     def call(self) -> None:
         self.due = math.inf
         pause = self._supervised()
-        if pause is not None:  # `wake` may have set `due` meanwhile
+        if pause is not None:  # `wake` may have set `due` in the meantime
             self.due = min(self.due, time.monotonic() + pause)
 
     def _supervised(self) -> float | None:

@@ -450,7 +450,7 @@ class JournalContract(LogContract):
             assert log.mode() == ModeChanged(5, "freeze")
 
     def test_first_decision_with_an_id_wins(self) -> None:
-        """The first decision with an id wins, even within a call; other events are stored."""
+        """The first decision with an id wins, even in a single call; other events are stored."""
         with self.open_journal(4, ManualClock()) as log:
             first = _decision("a")
             (original, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
@@ -727,7 +727,7 @@ class JournalContract(LogContract):
             places = _fill(journal)
             sixth, eighth = places[5], places[7]
             base = Snapshot(0, sixth, "v1", {"ledger": b"six"})
-            for position in (eighth, eighth + 1):  # the snapshot is of the eighth record
+            for position in (eighth, eighth + 1):  # the snapshot is at the eighth record
                 with pytest.raises(InvalidInput, match="snapshot"):
                     journal.rebase(Snapshot(0, position, "v1", {}), _trimmed(position), 1)
             with pytest.raises(HistoryUndone):

@@ -45,7 +45,7 @@ class StoreContract:
         assert [bandit.name for bandit in new_store.describe()] == ["Zoo", "default", "offers"]
 
     def test_reopened_journal_keeps_its_data(self, new_store: Store) -> None:
-        """Events and the number of partitions persist; any other number is refused."""
+        """Events and the number of partitions persist; any other number is rejected."""
         with new_store.journal("offers", partitions=4) as journal:
             assert (journal.bandit, journal.partitions) == ("offers", 4)
             journal.append([Void("a", 5)])
@@ -62,7 +62,7 @@ class StoreContract:
             assert journal.records_of(["a"]) == []
 
     def test_invalid_arguments_are_refused(self, new_store: Store) -> None:
-        """Nothing is created if an argument is refused."""
+        """Nothing is created if an argument is rejected."""
         with pytest.raises(InvalidInput):
             new_store.journal("")
         with pytest.raises(InvalidInput):
@@ -70,7 +70,7 @@ class StoreContract:
         assert [bandit.name for bandit in new_store.describe()] == []
 
     def test_coordination_requires_a_journal(self, new_store: Store) -> None:
-        """Coordination of an unknown bandit is refused; leases are per bandit."""
+        """Coordination of an unknown bandit is rejected; leases are per bandit."""
         with pytest.raises(JournalError, match="by opening its journal"):
             new_store.coordination("offers")
         new_store.journal("offers").close()

@@ -117,8 +117,8 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     """
     if not callable(getattr(delay, "params", None)):
         message = (
-            f"`delay` is a {type(delay).__name__}: pass a process such as Geometric(mean=100), or"
-            " Empirical(seen) for observed delays"
+            "`delay` must be a delay process, such as Geometric(mean=100), or Empirical(seen) for"
+            f" observed delays; got {type(delay).__name__}"
         )
         raise InvalidInput(message, delay)
     horizon, delta = as_rounds(horizon, "horizon", least=1), as_probability(delta, "delta")

@@ -177,7 +177,7 @@ def threshold(dim: int, *, delta: float, sigma: float, kappa: float) -> float:
     165926
     """
     ratio = as_positive(sigma, "sigma") / as_positive(kappa, "kappa")
-    return max(1.0, 16.0 * ratio * ratio * (as_dim(dim) + log_level(delta)))  # in (38)
+    return max(1.0, 16.0 * ratio * ratio * (as_dim(dim) + log_level(delta)))  # equation (38)
 
 
 def warmup_chernoff(

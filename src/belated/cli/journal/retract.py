@@ -41,8 +41,8 @@ def run(options: argparse.Namespace) -> None:
             message = f"--from ({moment(start)}) must be before --to ({moment(end)})"
             raise InvalidInput(message)
         if end > now:
-            message = f"--to is {moment(end)}, after the journal's time, {moment(now)}: "
-            raise InvalidInput(f"{message}future rewards cannot be retracted")
+            message = f"--to is {moment(end)}, which is later than the journal's clock"
+            raise InvalidInput(f"{message} ({moment(now)}): future rewards cannot be retracted")
         trimmed = max(start.stamp for start in starts_of(journal))
         if start <= trimmed:
             message = f"--from is {moment(start)}, but records up to {moment(trimmed)} were "

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         if age < retention:
             message = f"--older-than is {lasting(age / 1e6)}, but decisions accept rewards for "
             raise InvalidInput(
-                f"{message}{lasting(retention / 1e6)} (the retention): pass at least that"
+                f"{message}{lasting(retention / 1e6)} (the retention): pass at least the retention"
             )
         archive = None if options.archived is None else Archive(options.archived, bandit.name)
 
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
             try:
                 _rebase(journal, bandit, fold, before, options.reason)
                 break
-            except HistoryUndone:  # another process has erased or retracted something meanwhile
+            except HistoryUndone:  # another process has erased or retracted a record
                 if attempt == ATTEMPTS:
                     raise
                 fold.clear()

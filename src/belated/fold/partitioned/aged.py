@@ -265,7 +265,7 @@ class HalfLifeLearner(AgedLearner):
         self._next = self.next_handle(0)
         sums = self._blocks.sums(self.now)
         phi = self.policy.family.dispersion or 1.0
-        whole = sums.seen + phi * self.weighting.pending_at(self.now)  # φ divides their weights
+        whole = sums.seen + phi * self.weighting.pending_at(self.now)  # weights are divided by φ
         return self._at_center(self._blocks.converted, sums, whole)
 
     def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:

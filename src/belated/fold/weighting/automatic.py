@@ -458,7 +458,7 @@ class AutomaticHalfLife(HalfLife):
     # --- choice of the half-life ---------------------------------------------------------------
 
     def _rescale(self) -> None:
-        """Convert the half-lives from decisions to time again, and recompute all sums."""
+        """Reconvert the half-lives from decisions to time, and recompute all sums."""
         self.learner.fold_in()
         self._learn_new()
         self.pace.moved = False

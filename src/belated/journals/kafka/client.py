@@ -141,7 +141,7 @@ REFUSED = frozenset(
         KafkaError._AUTHENTICATION,
     }
 )
-#: Errors that retries resolve, such as while a partition's leader is changing.
+#: Errors that retries resolve, for example while a partition's leader is changing.
 _TRANSIENT = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,

@@ -51,7 +51,7 @@ class WorkerGroup:
         self._held: set[int] = set()
         #: Held partitions that the brokers have revoked.
         self._surplus: set[int] = set()
-        #: Held partitions that another worker seems to own; they are not claimed until this time.
+        #: Held partitions that another worker seems to own, and until when each is not claimed.
         self._doubted: dict[int, float] = {}
         self._called_at = 0.0
         self._left = False
@@ -190,7 +190,7 @@ class WorkerGroup:
             remedy = 'learners = "many" needs Kafka 4.0 or later'
             return JournalError(f"{message}: {error.str()}: {remedy}")
         if error.code() == KafkaError.INVALID_CONFIG:
-            message = f"{self._cluster.place} refuses a session of {self._seconds:g} s"
+            message = f"{self._cluster.place} rejected a session timeout of {self._seconds:g} s"
             remedy = "change lease_ttl, or the limit on the brokers"
             return JournalError(f"{message}: {error.str()}: {remedy}")
         return self._cluster.translation(error)

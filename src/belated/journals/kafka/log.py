@@ -79,7 +79,7 @@ class KafkaJournal(CellShelf, NamedJournal):
     need no lookup.
 
     The topic is created when the bandit is first opened. Its settings are checked whenever the
-    journal is opened, and refused if records could be lost or have wrong timestamps. Requires the
+    journal is opened, and rejected if records could be lost or have wrong timestamps. Requires the
     extras ``kafka`` and ``postgres``. See the how-to on Kafka.
 
     Args:
@@ -160,12 +160,12 @@ class KafkaJournal(CellShelf, NamedJournal):
         self._partitions = entry.partitions
         return entry.topic
 
-    # --- lookups, which are refused -------------------------------------------------------------
+    # --- lookups, which are rejected ------------------------------------------------------------
 
     def append_unique(
         self, events: Sequence[Event], ids: Collection[str], requests: Requests | None = None
     ) -> Appended:
-        """Append events; refuse ids chosen by callers, which would require a lookup."""
+        """Append events; reject ids chosen by callers, which would require a lookup."""
         self._refuse_ids(ids)
         return Appended(self.append(events, requests=requests), {})
 

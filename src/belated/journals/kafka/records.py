@@ -152,7 +152,7 @@ class Writer:
         return [offsets[index] for index in range(len(values))]
 
     def close(self) -> None:
-        """Close the connections. No records are in flight: calls wait for acknowledgements."""
+        """Close the connections. No records are in flight, because appends wait for brokers."""
         self._producers.discard()
 
     def _settings(self, **others: object) -> dict[str, object]:
@@ -393,7 +393,8 @@ class Reader:
     def _receive(self) -> bool:
         """Receive messages from all partitions; return whether there were any."""
         consumer = self._connected()
-        messages = consumer.consume(500, timeout=0.0)  # a timeout would wait for 500 messages
+        # With a timeout, `consume` would wait for all 500 messages.
+        messages = consumer.consume(500, timeout=0.0)
         if not messages:
             first = consumer.poll(0.05)
             messages = [] if first is None else [first, *consumer.consume(500, timeout=0.0)]

@@ -176,7 +176,7 @@ class PostgresSession:
         return self._run(whole, repeat=repeat)
 
     def check_open(self) -> None:
-        """Raise JournalClosed if the session was closed."""
+        """Raise JournalClosed if the session is closed."""
         if self._closed:
             message = f"the journal in {self.place} was closed: open it again to use it"
             raise JournalClosed(message)
@@ -300,7 +300,7 @@ class PostgresSession:
                 "acknowledged; retrying registers the bandit again"
             )
         if isinstance(error, psycopg.DataError):
-            return InvalidInput(f"{self.place} refused a value: {what}")
+            return InvalidInput(f"{self.place} rejected a value: {what}")
         if isinstance(error, _MISSING):
             return JournalError(f"{self.place}: {what}: {_HOW_TO_CREATE}")
         if isinstance(error, psycopg.errors.InsufficientPrivilege):

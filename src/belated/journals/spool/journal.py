@@ -323,7 +323,7 @@ class SpoolJournal(DelegatingJournal):
                 pass
             except JournalClosed:
                 raise
-            except JournalError as error:  # unlikely to be temporary; events are safe meanwhile
+            except JournalError as error:  # unlikely to be temporary; the spool holds the events
                 self._refusal = str(error)
                 self._forwarder.wake()
         return spool()

@@ -158,7 +158,7 @@ class SQLiteStore(Store):
         )
 
     def cells(self, *, wait: float = 10.0) -> SQLiteCells:
-        """Open the cells."""
+        """Open the cells in this file."""
         return SQLiteCells(self.path, clock=self._clock, wait=wait)
 
     def session(self, *, wait: float = 10.0) -> SQLiteSession:

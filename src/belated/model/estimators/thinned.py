@@ -42,7 +42,7 @@ EXACT = 1e-14
 FIRST = 30
 #: Lower bound of probabilities and weights, in case an apparently impossible conversion arrives.
 LEAST = 1e-9
-#: Maximum number of updates of an estimated variance, and its relative tolerance.
+#: Maximum number of updates of an estimated variance, and the relative tolerance of the updates.
 VARIANCES, STEADY = 50, 1e-10
 
 

@@ -50,7 +50,7 @@ class Joined:
             yield from store.chunks(size)
 
     def of_block(self, block: int) -> Joined:
-        """Return the observations of one block of coefficients, as stores without blocks."""
+        """Return the observations of one block of coefficients, without block numbers."""
         return Joined([store.of_block(block) for store in self.stores])
 
     def moments(self) -> Moments:

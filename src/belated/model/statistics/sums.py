@@ -95,7 +95,7 @@ class Information:
 
     @classmethod
     def of(cls, rows: Any, weights: Any, shape: Shape | None = None) -> Information:
-        """Return the information in rows with weights g'(η)/φ; pass a shape if there are blocks."""
+        """Return the information in rows, with weights g'(η)/φ; blocks require a ``shape``."""
         table = as_numbers(rows, "rows").astype(np.float64, copy=False)
         factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:

@@ -69,7 +69,7 @@ def collect(facts: Facts) -> dict[str, Any] | None:
 
 
 def chart(data: Spec) -> Spec:
-    """Return the chart of one line per period."""
+    """Return a chart with one line per period."""
     found, time = data["cohorts"], TimeAxis(data)
     days, unit = span_of(found["expected"][-1]["age"])
     rows = [

@@ -101,7 +101,7 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
 
 
 def verdict(data: Data) -> tuple[str, str, str]:
-    """Return the sentence at the top in three parts; the second part is emphasized."""
+    """Return the top sentence of the report in three parts; the second part is emphasized."""
     head = data["headline"]
     if "extra" not in head:
         if "per_decision" not in head:

@@ -17,7 +17,7 @@ MOMENTS = 120
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
-    """Count the decisions in their window that have no reward, at equal intervals."""
+    """Count the pending decisions at equal intervals."""
     table = facts.table
     starts, ends = np.sort(table.made), np.sort(_ends(facts))
     moments = np.linspace(facts.calendar.start, table.as_of, MOMENTS).astype(np.int64)

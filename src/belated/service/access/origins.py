@@ -102,7 +102,7 @@ class Cors:
         """Return the response headers for a preflight request.
 
         Raises:
-            Forbidden: the request itself would be refused.
+            Forbidden: the request itself would be rejected.
         """
         origin = headers.get(b"origin")
         return {

@@ -96,7 +96,7 @@ class RewardTokens:
     Args:
         keys: Secrets that sign and verify tokens.
         bandit: Name of the bandit.
-        mode: Whether rewards without a valid token are only counted, or refused.
+        mode: Whether rewards without a valid token are only counted, or rejected.
         guarded: Whether the service requires API keys. If so, a key can replace a token.
         lifetime: Lifetime of a token from the time of its decision, in microseconds.
         least: Minimum reward that can be reported.

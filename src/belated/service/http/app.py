@@ -90,7 +90,7 @@ class Service:
         auth: ``"keys"`` to require an API key, or ``"off"`` to require none.
         token_keys: Secrets that sign reward tokens. Required if a bandit issues tokens.
         cors: Origins whose pages may send requests from a browser, such as
-            ``"https://shop.example"``. Requests from other pages are refused.
+            ``"https://shop.example"``. Requests from other pages are rejected.
         spools: Local spools for events that arrive while the store is unavailable; None to refuse
             events during an outage.
         clock: Returns the time in microseconds since 1970.
@@ -176,7 +176,7 @@ class Service:
         """Find the route and authorize the request before its body is read.
 
         Raises:
-            Exception: the request is refused. Call :meth:`problem_for` to get the problem to send.
+            Exception: the request is rejected. Call :meth:`problem_for` to get the problem to send.
         """
         method = "GET" if exchange.method == "HEAD" else exchange.method
         if not path.startswith((b"/v1/", _OFREP)):
@@ -301,7 +301,7 @@ class Service:
         if tokens is None:
             if keyed or self.authorizer is None:
                 return
-            tokens = NOBODY  # refuse the request as if the bandit were unknown
+            tokens = NOBODY  # reject the request as if the bandit were unknown
         for decision_id, reward in rewards_in(exchange.id, body):
             tokens.check(decision_id, reward, keyed)
 
@@ -505,7 +505,7 @@ def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
     """Refuse a body that is compressed or not declared as JSON.
 
     The size of a compressed body is unknown until it is decompressed. Content types other than JSON
-    are refused because web pages from any origin can send some of them without a CORS preflight.
+    are rejected because web pages from any origin can send some of them without a CORS preflight.
     """
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.strip().lower() != b"identity":

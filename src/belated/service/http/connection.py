@@ -1,7 +1,7 @@
 """Parse requests and send responses, with bounded memory and time.
 
 This module bounds all memory that clients can make the server use, regardless of the number of
-clients. To prevent request smuggling, it refuses requests that a proxy in front of the server might
+clients. To prevent request smuggling, it rejects requests that a proxy in front of the server might
 parse differently, and closes their connection.
 """
 
@@ -366,7 +366,7 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             exchange.error = error
             if not self._queue and not self._stalled:
-                self._enqueue(exchange)  # refuse the request now, and skip its body
+                self._enqueue(exchange)  # reject the request now, and skip its body
         else:
             expected = self._headers.get(b"expect", b"").lower()
             if expected == b"100-continue" and not self._queue and not self._stalled:
@@ -543,7 +543,7 @@ class Connection(asyncio.Protocol):
     def _end_with(self, error: ProblemError) -> None:
         """Refuse the current request after answering all earlier ones, then close."""
         self._ended = True
-        if self._stage == _BODY and self._current is None:  # already refused
+        if self._stage == _BODY and self._current is None:  # already rejected
             self._close()
             return
         exchange = self._current or Exchange(self, "GET", False)

@@ -40,7 +40,7 @@ def _short(detail: str) -> str:
 
 
 class ProblemError(Exception):
-    """Raised to refuse a request with a problem and optional response headers."""
+    """Raised to reject a request with a problem and optional response headers."""
 
     def __init__(
         self, status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None

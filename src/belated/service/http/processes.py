@@ -307,6 +307,6 @@ def _collected(metrics: Metrics, scraped: bool, loop: asyncio.AbstractEventLoop)
             log.exception("the metrics cannot be collected")
             collected.set_result([])
 
-    with suppress(RuntimeError):  # the loop is closed, because the process is ending
+    with suppress(RuntimeError):  # the loop is closed because the process is exiting
         loop.call_soon_threadsafe(collect)
     return collected.result()

@@ -146,7 +146,7 @@ class Exchange:
         keep_alive: Whether the connection may be used for another request.
         query: Query string of the URL.
         body: Part of the body that has been received so far.
-        error: Reason to refuse the request, if known before the request is dispatched.
+        error: Reason to reject the request, if known before the request is dispatched.
         route: Route of the request; None until the route has been found.
         bandit: Bandit that the request is for, set once the request is authorized.
         bandits: Bandits that the key may access, with their reward tokens, for requests that

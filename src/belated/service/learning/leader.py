@@ -275,7 +275,7 @@ class BackgroundSave:
                 written.result()
 
     def abandon(self) -> Future[None] | None:
-        """Wait until writing the snapshot has finished or failed; return the future."""
+        """Stop saving, waiting for a write that has already begun; return its future."""
         if self._running is None:
             return None
         (fold, saving, written), self._running = self._running, None

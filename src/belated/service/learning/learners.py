@@ -163,7 +163,7 @@ class Learners:
         if most:
             self._pause = IDLE
             return 0.0 if most >= MANY else PACE
-        # Do not wait only until the next learner is due: with a hundred learners, some always are.
+        # Pause even if a learner is due: with a hundred learners, at least one always is.
         pause, self._pause = self._pause, min(2 * self._pause, MAX_IDLE)
         return IDLE if self._sessions is None else pause
 
@@ -178,7 +178,7 @@ class Learners:
 
     def _look(self) -> Mapping[str, Look] | None:
         """Return the state of the journals, by bandit; None while the store is unavailable."""
-        # Learners that share a bandit query their partitions in every step.
+        # Learners that share a bandit query their own partitions in every step.
         names = [
             entry.name for entry in self._entries if not isinstance(entry.learner, SharedLearner)
         ]

@@ -237,7 +237,7 @@ class LearningService(Leader[Callable[[], Fold]]):
                 self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
     def _refit(self, fold: Fold) -> None:
-        """Fit the model in a thread. Rewards that arrive meanwhile are added to the result."""
+        """Fit the model in a thread. Rewards that arrive during the fit are added to the result."""
         learner = fold.learner
         if self._fit is not None:
             if self._fit.done():

@@ -243,7 +243,7 @@ FAMILIES: dict[str, Family] = {
     "belated_keys_age_seconds": _gauge(
         "Time since the API keys were last read from the store.", of_bandit=False
     ),
-    # A supervisor of several processes.
+    # The supervisor, if there are several processes.
     "belated_processes": _gauge("Processes that serve the port.", of_bandit=False),
     "belated_process_restarts": _counter(
         "Processes that ended and were restarted.", of_bandit=False

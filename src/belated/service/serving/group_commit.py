@@ -74,7 +74,7 @@ class GroupCommit:
     """Appends events for all bandits in a worker, so that the event loop never waits for a disk.
 
     No tuning is necessary. When a commit has finished and its callers have been answered, the next
-    one begins, with all events that have arrived meanwhile. A single caller waits for one commit.
+    one begins, with all events that have arrived since. A single caller waits for one commit.
     With several callers, each waits for at most two. A caller that sends its next event as soon as
     it is answered is included in the next commit, so commits are as large as possible without a
     timer.

@@ -88,7 +88,7 @@ LOOK_UP_SECONDS = 0.5
 #: Maximum number of unmatched events (events for unknown decisions) at the learner, in total and
 #: per reporter.
 MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
-#: Seconds after which callers may retry a refused event.
+#: Seconds after which callers may retry a rejected event.
 RETRY_SECONDS = 60.0
 #: Minimum interval between log messages about a failing policy, in seconds.
 FALLBACK_LOG_SECONDS = 60.0
@@ -203,14 +203,15 @@ class ServedBandit:
         self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
-        # Issues in requests that this process has refused, and issues in the journal as of the last
-        # model.
+        # Issues in requests that this process has rejected, and issues in the journal as of the
+        # last model.
         self._refused, self._journal_issues = IssueCounter(), dict[str, Noticed]()
-        # By kind and field of an issue: when it may be logged again, and how often it had occurred
-        # when it was last logged.
+        # When an issue may be logged again, and how often it had occurred when it was last logged,
+        # by kind and field.
         self._logged: dict[tuple[str, str], tuple[float, int]] = {}
         self._tasks: set[Future[Any]] = set()
-        # By subject, a future that is done once the last sticky request has been answered.
+        # For each subject, a future that completes once the most recent sticky request has been
+        # answered.
         self._sticky_turns: dict[str, Future[None]] = {}
         # Pending lookups of current decisions, by subject: the earliest time of a decision that is
         # still current, and the future for the result.
@@ -509,7 +510,7 @@ class ServedBandit:
 
     @property
     def noticed(self) -> dict[str, Noticed]:
-        """The issues seen by this process: refused requests and unexpected field values."""
+        """The issues seen by this process: rejected requests and unexpected field values."""
         return total_of(self._refused, of_fields(self.definition.features))
 
     @property
@@ -518,7 +519,7 @@ class ServedBandit:
         return issues_of(total_of(self._journal_issues, self.noticed))
 
     def note_refused(self, error: Exception) -> None:
-        """Count a refused request as an issue if its error has an ``issue``."""
+        """Count a rejected request as an issue if its error has an ``issue``."""
         self._refused.note_error(error, self._runtime.clock)
         self._log_issues()
 

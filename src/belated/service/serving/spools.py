@@ -137,7 +137,7 @@ class SpoolFolder:
             if path.stat().st_size <= len(beginning_of(bandit)):
                 return 0
             store = DiskStore(path)
-        except (FileNotFoundError, SpoolInUse):  # delivered meanwhile, or in use
+        except (FileNotFoundError, SpoolInUse):  # already delivered, or in use
             return 0
         except (PermissionError, SpoolNotPermitted):
             return "not_permitted"
