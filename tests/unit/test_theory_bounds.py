@@ -232,7 +232,7 @@ def test_a_process_of_ones_own_is_taken_at_its_word() -> None:
 @pytest.mark.parametrize("delay", [[1, 2, 3], 5, None, "Geometric"])
 def test_what_is_no_delay_is_refused_with_what_to_do(delay: Any) -> None:
     """A list of delays is told of `Empirical`."""
-    with pytest.raises(InvalidInput, match=r"`delay` is a .*Empirical\(seen\)"):
+    with pytest.raises(InvalidInput, match=r"`delay` must be a delay process.*Empirical\(seen\)"):
         theory.bounds_for(delay, horizon=10)
 
 

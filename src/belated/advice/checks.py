@@ -271,8 +271,8 @@ def _long_window(seen: Evidence, window: int) -> Words | None:
         f"99% of the conversions arrived within {_time(most)}, but the window is"
         f" {_time(window)}, more than {TOO_LONG:,.0f} times as long",
         "decisions without a conversion stay pending, and in memory, until it ends. Choose a window"
-        " of a few times the longest delay (later conversions are still learned), or check the unit"
-        " of your clock",
+        " of a few times the longest delay (later conversions still count), or check the unit of"
+        " your clock",
     )
 
 
@@ -299,7 +299,7 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
     )
     shorter = (
         f", or a shorter window (99% of the rewards arrived within {_time(most)}): later rewards"
-        " are still learned"
+        " still count"
         if most < 0.5 * window
         else ""
     )
@@ -374,7 +374,7 @@ def scale(seen: Evidence) -> Words | None:
 def intercept(seen: Evidence) -> Words | None:
     """Rewards have an average level that rows without an intercept cannot represent.
 
-    Rewards of 0 and 1 that are learned as Gaussian always require an intercept. For other rewards,
+    Rewards of 0 and 1 that are modeled as Gaussian always require an intercept. For other rewards,
     a score test determines whether a constant would explain much of the residual variance.
     """
     which = seen.learned[seen.at]
@@ -388,7 +388,7 @@ def intercept(seen: Evidence) -> Words | None:
     remedy = "add a column of ones (intercept=True)"
     if isinstance(seen.family, Gaussian) and np.isin(y, (0.0, 1.0)).all():
         return (
-            "rewards of 0 and 1 are learned as Gaussian, but the rows have no intercept",
+            "rewards of 0 and 1 are modeled as Gaussian, but the rows have no intercept",
             f"{remedy}, use Bernoulli(), or subtract the mean reward",
         )
     if not _needs_constant(seen, rows, y):
@@ -441,7 +441,7 @@ def calibration(seen: Evidence) -> Words | None:
             f" {_time(seen.window)}. Use rewards=ConversionsOnly(window)"
         )
     return said, (
-        "rewards may have changed over time: set the policy's half_life. Or add the features on"
+        "rewards may have changed over time: set the policy's half_life, or add the features on"
         " which rewards depend"
     )
 

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         number, file, polls, scrapes = options.supervised
         listening, supervised = socket.socket(fileno=file), Supervised(polls, scrapes)
-        server = replace(server, learn=server.learn and number == 0)  # others would stand by
+        server = replace(server, learn=server.learn and number == 0)  # only one process learns
     app = Service.from_config(replace(config, server=server), auth=auth_at(host, server.auth))
     if processes > 1:  # the service was created here only to report mistakes once
         command = [sys.executable, "-m", "belated", "serve", options.file, "--host", host]

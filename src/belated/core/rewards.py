@@ -107,7 +107,7 @@ class Explicit(_Semantics):
 
     Args:
         window: how long a decision without a reward counts as pending. A reward that arrives later
-            is still learned. None means no limit.
+            still counts. None means no limit.
         reduce: how the parts of a reward are combined: the "latest" part, their "sum" or "max".
         bounds: smallest and largest valid reward; other rewards are rejected.
         attribution: how long after a decision subject rewards are credited to it; by default, the

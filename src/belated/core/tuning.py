@@ -1,4 +1,4 @@
-"""Internal sizes, which affect speed and memory. Only ``exact`` also affects what is learned."""
+"""Internal sizes, which affect speed and memory. Only ``exact`` also affects estimates."""
 
 from __future__ import annotations
 

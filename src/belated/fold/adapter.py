@@ -192,7 +192,7 @@ class LearnerAdapter:
         """Learn from the reward of a decision, and move its row to the observations."""
         if self._has_no_row(number):
             return
-        # Each part of a reward is within the support, but their sum may not be.
+        # Each part of a reward is within the support, but the sum of the parts may not be.
         value = min(max(value, self._least), self._most)
         x, weight = self._row(number)
         predicted = self._predicted.pop(number, ())

@@ -192,7 +192,7 @@ class Policy:
 
     @property
     def learns_after(self) -> int | None:
-        """Number of further decisions before the model learns from a reward; None if at once."""
+        """Number of further decisions before the model learns from a reward; None if immediately."""
         return self.learn_after
 
     @property

@@ -90,7 +90,7 @@ def missing_prop1(
         return math.fsum(prop1_terms(mu, M, sigma, q, horizon=horizon, delta=delta))
     spread, growth = _prop1_constants(sigma, q)
     root = spread * math.sqrt(2.0 * log_level(delta))
-    return _twice(mu, M) + root + 2.0 * spread * spread * growth + 1.0  # (6)
+    return _twice(mu, M) + root + 2.0 * spread * spread * growth + 1.0  # equation (6)
 
 
 def prop1_terms(
@@ -100,7 +100,7 @@ def prop1_terms(
     spread, growth = _prop1_constants(sigma, q)
     rounds = spread * math.sqrt(2.0 * _log_rounds(horizon))
     root = spread * math.sqrt(2.0 * (log_level(delta) + growth * rounds + growth))
-    return _twice(mu, M), rounds, root, 2.0 * spread * spread * growth + 1.0  # (7)
+    return _twice(mu, M), rounds, root, 2.0 * spread * spread * growth + 1.0  # equation (7)
 
 
 def missing_iid(mu: float, sigma: float, *, delta: float, horizon: int = 1) -> float:
@@ -131,7 +131,7 @@ def missing_iid(mu: float, sigma: float, *, delta: float, horizon: int = 1) -> f
     spread = 2.0 * math.sqrt(variance * log_level(_per_round(delta, horizon)))
     # The limit of the growth term for variance → 0 is 0.
     growth = 4.0 * variance * math.log(2.0 * variance) if variance > 0.0 else 0.0
-    return as_nonnegative(mu, "mu") + spread + 1.0 + growth  # (10)
+    return as_nonnegative(mu, "mu") + spread + 1.0 + growth  # equation (10)
 
 
 def missing_hoeffding(
@@ -161,7 +161,7 @@ def missing_hoeffding(
     564.5
     """
     root = math.sqrt(2.0 * log_level(delta)) + math.sqrt(2.0 * _log_rounds(horizon))
-    return _twice(mu, M) + _hoeffding_spread(sigma, q) * root  # (30), (31)
+    return _twice(mu, M) + _hoeffding_spread(sigma, q) * root  # equations (30) and (31)
 
 
 def _twice(mu: float, M: float) -> float:
@@ -233,7 +233,7 @@ def markov_terms(
         raise InvalidInput(message, spectral)
     a1 = (1.0 + spectral) / (1.0 - spectral)
     a2 = 5.0 / (1.0 - spectral) if spectral > 0.0 else 1.0 / 3.0
-    return mean, a2 * log, math.sqrt(2.0 * a1 * mean * log)  # (21), (22)
+    return mean, a2 * log, math.sqrt(2.0 * a1 * mean * log)  # equations (21) and (22)
 
 
 def missing_random(
@@ -277,7 +277,7 @@ def random_terms(
     spread = scale * float(special.zeta(1.0 + as_positive(q_r, "q_r")))
     rounds = spread * math.sqrt(2.0 * _log_rounds(horizon))
     root = spread * math.sqrt(2.0 * (math.log1p(2.0 * scale * scale) + log_level(delta)))
-    return math.ceil(as_nonnegative(mu, "mu")), rounds, root  # (26), (27) for whole μ
+    return math.ceil(as_nonnegative(mu, "mu")), rounds, root  # equations (26) and (27) for whole μ
 
 
 def missing_bounded(bound: int) -> float:

@@ -268,16 +268,16 @@ def _terms(
         raise InvalidInput(message, delay)
     match assumption:
         case "independent":
-            return prop1_terms(*numbers, horizon=horizon, delta=delta)  # (16)
+            return prop1_terms(*numbers, horizon=horizon, delta=delta)  # equation (16)
         case "iid":
             mu, sigma, q = numbers
             return prop1_terms(mu, 0.0, sigma, q, horizon=horizon, delta=delta)
         case "bounded":
-            return (missing_bounded(*numbers),)  # (18)
+            return (missing_bounded(*numbers),)  # equation (18)
         case "markov":
-            return markov_terms(*numbers, horizon=horizon, delta=delta)  # (25)
+            return markov_terms(*numbers, horizon=horizon, delta=delta)  # equation (25)
         case "random":
-            return random_terms(*numbers, horizon=horizon, delta=delta)  # (29)
+            return random_terms(*numbers, horizon=horizon, delta=delta)  # equation (29)
 
 
 def _potential(setting: Setting) -> float:

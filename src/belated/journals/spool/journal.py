@@ -539,7 +539,7 @@ class SpooledLog:
         return [results[n] if n in results else b.append() for n, b in enumerate(batches)]
 
     def close(self) -> None:
-        """End the spools' thread, and close the store."""
+        """Stop the spools' thread, and close the store."""
         with suppress(JournalError):
             self._forwarder.stop(self._log.close)
 

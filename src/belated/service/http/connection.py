@@ -587,7 +587,7 @@ class _Ended(Exception):
 
 
 def check_framing(headers: Mapping[bytes, bytes], parser: HttpRequestParser) -> bool:
-    """Refuse unsupported versions, upgrades and encodings; return whether this is HTTP/1.1."""
+    """Reject unsupported versions, upgrades and encodings; return whether this is HTTP/1.1."""
     version = parser.get_http_version()
     http_1_1 = version == "1.1"
     if not http_1_1 and version != "1.0":
