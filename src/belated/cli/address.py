@@ -292,7 +292,8 @@ def empty_fold(
     """
     identity = bandit.identity
     if identity is None:
-        raise InvalidInput(f"the journal of {bandit.name!r} is empty: no bandit has used it yet")
+        message = f"no bandit has used the journal of {bandit.name!r} yet"
+        raise InvalidInput(f"{message}: open it with a Bandit or a service first")
     dim, blocks = identity.get("dim", ""), identity.get("blocks", "1")
     if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) for number in (dim, blocks)):
         message = f"the journal's identity has invalid sizes: dim {dim!r}, blocks {blocks!r}"

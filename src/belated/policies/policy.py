@@ -192,7 +192,7 @@ class Policy:
 
     @property
     def learns_after(self) -> int | None:
-        """Number of further decisions before a reward is used for learning; None means on arrival."""
+        """Number of decisions until a reward is used for learning; None means on arrival."""
         return self.learn_after
 
     @property

@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
         if bandit.identity is None:
-            message = f"the journal of {bandit.name!r} is empty: no bandit has used it yet"
-            raise InvalidInput(message)
+            message = f"no bandit has used the journal of {bandit.name!r} yet"
+            raise InvalidInput(f"{message}: open it with a Bandit or a service first")
         rewards, retention = semantics(options, configured(journal))
         archive = Archive(options.folder, bandit.name)
         with Progress("read", sum(ends_of(journal))) as progress:

@@ -39,7 +39,7 @@ class Moments:
 
     @classmethod
     def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
-        """Return the moments of rows and their rewards; pass a shape if there are blocks."""
+        """Return the moments of rows and their rewards; blocks require a ``shape``."""
         given = as_numbers(rows, "rows")
         if given.ndim != 2 or given.shape[1] == 0:
             raise InvalidInput(f"`rows` must be a matrix, got shape {given.shape}", rows)
