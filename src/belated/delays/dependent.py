@@ -96,7 +96,7 @@ class LazyMarkov(_OfOneLaw):
         return self._params(self.rho)
 
     def sample(self, horizon: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the delays; each round uses two random numbers, to repeat or not and for a new delay."""
+        """Draw the delays from two random numbers per round: whether to repeat, and the delay."""
         u = rng.random((as_rounds(horizon, "horizon"), 2))
         fresh = np.where(u[:, 0] >= self.rho, np.arange(horizon), 0)
         return self.base.quantile(u[:, 1])[np.maximum.accumulate(fresh)]

@@ -192,7 +192,7 @@ class Atoms:
 
 
 def as_rounds(value: Any, name: str, least: int = 0) -> int:
-    """Return ``value`` as an integer; raise unless it is a number of rounds from ``least`` on."""
+    """Return ``value`` as an integer; raise unless it is from ``least`` to :data:`NEVER`."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and least <= value <= NEVER):
         raise must_be(name, f"a whole number from {least} to 2**62", value)

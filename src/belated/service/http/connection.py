@@ -536,7 +536,7 @@ class Connection(asyncio.Protocol):
             self.refuse(exchange, error)
 
     def _stop_with(self, error: ProblemError) -> NoReturn:
-        """Refuse the request and stop parsing. Called by the parser's callbacks."""
+        """Reject the request and stop parsing. Called by the parser's callbacks."""
         self._end_with(error)
         raise _Ended
 
