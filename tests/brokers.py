@@ -36,12 +36,16 @@ def claimed(mine: Collection[int], others: Sequence[Collection[int]], partitions
     >>> claimed((), [(0, 1)], 4)
     Claim(partitions=(2, 3), surplus=())
     """
-    taken = {partition for other in others for partition in other}
+    claimed_elsewhere = {partition for session in others for partition in session}
     share = -(-partitions // (len(others) + 1))
-    held = sorted(set(mine) - taken)
-    free = [number for number in range(partitions) if number not in taken and number not in held]
-    gained = free[: max(0, share - len(held))]
-    return Claim(tuple(sorted([*held, *gained])), tuple(held[share:]))
+    owned = sorted(set(mine) - claimed_elsewhere)
+    free = [
+        number
+        for number in range(partitions)
+        if number not in claimed_elsewhere and number not in owned
+    ]
+    gained = free[: max(0, share - len(owned))]
+    return Claim(tuple(sorted([*owned, *gained])), tuple(owned[share:]))
 
 
 class Brokers:
@@ -63,17 +67,19 @@ class Brokers:
     def claim(self, worker: str, seconds: float) -> Claim:
         """Join or renew the session for some seconds, and return the partitions of the worker."""
         now = self._clock()
-        _, mine = self.workers.pop(worker, (0, ()))
+        _, assigned = self.workers.pop(worker, (0, ()))
         self.workers = {name: state for name, state in self.workers.items() if state[0] > now}
-        claim = claimed(mine, [held for _, held in self.workers.values()], self._partitions)
+        claim = claimed(
+            assigned, [partitions for _, partitions in self.workers.values()], self._partitions
+        )
         self.workers[worker] = now + round(seconds * 1e6), claim.partitions
         return claim
 
     def give_back(self, worker: str, partitions: Collection[int]) -> None:
         """Leave partitions to other workers."""
         if worker in self.workers:
-            until, mine = self.workers[worker]
-            self.workers[worker] = until, tuple(n for n in mine if n not in partitions)
+            expiry, assigned = self.workers[worker]
+            self.workers[worker] = expiry, tuple(n for n in assigned if n not in partitions)
 
     def leave(self, worker: str) -> None:
         """End the session of this worker now."""
@@ -135,9 +141,9 @@ class Membership:
         self.doubt(self._claim.partitions)
 
     def _renew(self) -> None:
-        asked = self._clock()
+        start = self._clock()
         self._claim = self._brokers.claim(self._name, self._seconds)
-        self._ends = asked + self._seconds * (1.0 - DRIFT)
+        self._ends = start + self._seconds * (1.0 - DRIFT)
 
     def _keep(self) -> float:
         """Renew the session in time; return the seconds until the next call."""
@@ -180,8 +186,8 @@ def assign_partitions(store: Store, mine: Collection[int], partitions: int) -> N
         partitions: the number of partitions.
     """
     brokers = Brokers(partitions, lambda: time.monotonic_ns() // 1000)
-    if others := [number for number in range(partitions) if number not in mine]:
-        brokers.workers["another"] = 1 << 62, tuple(others)
+    if unowned := [number for number in range(partitions) if number not in mine]:
+        brokers.workers["another"] = 1 << 62, tuple(unowned)
     coordination_in = store.coordination_in
 
     def brokered(cells: Cells, bandit: str) -> BrokeredStore:

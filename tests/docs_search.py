@@ -47,7 +47,7 @@ _DONE = f"document.querySelector('p.search-summary, #search-results > p') && {_L
 
 def main() -> int:
     """Print the first result of each question; return 1 if one is wrong."""
-    folder, wrong = Path(sys.argv[1]).resolve(), 0
+    folder, failures = Path(sys.argv[1]).resolve(), 0
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
         Chromium(Path(profile)) as browser,
@@ -56,10 +56,10 @@ def main() -> int:
             browser.open(f"{(folder / 'search.html').as_uri()}?q={quote(question)}")
             eventually(lambda: bool(browser.run(_DONE)))
             first = str(browser.run(f"{_LINKS}[0]")).partition(".html")[0]
-            right = first in pages
-            wrong += not right
-            print(f"{'ok' if right else 'WRONG':5} {question}: {first}")
-    return 1 if wrong else 0
+            is_listed = first in pages
+            failures += not is_listed
+            print(f"{'ok' if is_listed else 'WRONG':5} {question}: {first}")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

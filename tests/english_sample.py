@@ -41,8 +41,8 @@ def main() -> None:
     print(f"Drawn from {commit}.")
     for kind, size in SIZES.items():
         print(f"\n## {size} of {len(texts[kind]):,} {kind}\n")
-        for n, (place, text) in enumerate(generator.sample(texts[kind], size), 1):
-            print(f"{n}. `{place}`" + "".join(f"\n   > {line}" for line in text.splitlines()))
+        for n, (location, text) in enumerate(generator.sample(texts[kind], size), 1):
+            print(f"{n}. `{location}`" + "".join(f"\n   > {line}" for line in text.splitlines()))
 
 
 def _git(*arguments: str) -> str:
@@ -67,8 +67,8 @@ def _errors(file: str, tree: ast.Module) -> Iterator[Text]:
                 pass
             case _:
                 continue
-        if " " in (written := ast.unparse(text)).strip("'\""):
-            yield f"{file}:{node.lineno}", written
+        if " " in (rendered := ast.unparse(text)).strip("'\""):
+            yield f"{file}:{node.lineno}", rendered
 
 
 def _comments(file: str, source: str) -> Iterator[Text]:

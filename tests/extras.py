@@ -95,17 +95,19 @@ WITHIN = {"kafka": {"postgres"}}
 
 def main() -> None:
     """Test the features of all extras."""
-    given = sys.argv[1]
-    for name, attempt in FEATURES.items():
+    installed = sys.argv[1]
+    for name, use in FEATURES.items():
         try:
-            attempt()
+            use()
         except MissingExtra as error:
             print(f"{name}: {error}")
-            if name == given or error.extra != name:
+            if name == installed or error.extra != name:
                 raise
         else:
             print(f"{name}: works")
-            assert name == given or name in WITHIN.get(given, ()), f"{name} works without its extra"
+            assert name == installed or name in WITHIN.get(installed, ()), (
+                f"{name} works without its extra"
+            )
 
 
 if __name__ == "__main__":

@@ -37,6 +37,6 @@ class GappyJournal(MemoryJournal):
         for n, record in enumerate(records):
             request = {0: requests[n]} if requests and n in requests else None
             position = self._tail(None, record.partition).position + self._steps.choice(STEPS)
-            moved = Record(record.partition, position, record.recorded, record.event)
-            spread += super()._insert(handle, [moved], data, request)
+            shifted = Record(record.partition, position, record.recorded, record.event)
+            spread += super()._insert(handle, [shifted], data, request)
         return spread

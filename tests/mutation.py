@@ -36,15 +36,15 @@ def main() -> None:
     options = parser.parse_args()
     _mutmut("run", "--max-children", str(options.jobs), "belated.service.*__mutmut_1")
     names = sorted(_verdicts())  # the run above creates all mutants
-    drawn = random.Random(SEED).sample(names, min(options.sample, len(names)))
-    _mutmut("run", "--max-children", str(options.jobs), *drawn)
-    found = {name: verdict for name, verdict in _verdicts().items() if name in {*drawn}}
-    unknown = {*found.values()} - KILLED - TIMED_OUT - SURVIVED - NO_TESTS
+    sample = random.Random(SEED).sample(names, min(options.sample, len(names)))
+    _mutmut("run", "--max-children", str(options.jobs), *sample)
+    verdicts = {name: verdict for name, verdict in _verdicts().items() if name in {*sample}}
+    unknown = {*verdicts.values()} - KILLED - TIMED_OUT - SURVIVED - NO_TESTS
     assert not unknown, f"mutmut ended with {unknown}: see `mutmut results`"
-    for name, code in found.items():
+    for name, code in verdicts.items():
         if code in SURVIVED | NO_TESTS and _breaks_a_law(name):
-            found[name] = min(KILLED)
-    share = _write(found, len(names))
+            verdicts[name] = min(KILLED)
+    share = _write(verdicts, len(names))
     if share < GOAL:
         sys.exit(f"only {share:.1%} of the mutants fail a test: see {PAGE}")
 
@@ -57,24 +57,24 @@ def _breaks_a_law(mutant: str) -> bool:
     """Return whether a law fails for a mutant; the environment selects it in mutmut's copy."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *LAWS]
     environment = os.environ | {"MUTANT_UNDER_TEST": mutant, "PYTHONPATH": "src", "CI": "true"}
-    quiet = subprocess.DEVNULL
-    tried = subprocess.run(command, check=False, cwd="mutants", env=environment, stdout=quiet)
-    return tried.returncode != 0
+    null = subprocess.DEVNULL
+    process = subprocess.run(command, check=False, cwd="mutants", env=environment, stdout=null)
+    return process.returncode != 0
 
 
 def _verdicts() -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
+    verdicts: dict[str, int | None] = {}
     for file in Path("mutants").rglob("*.meta"):
-        found |= json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
-    return found
+        verdicts |= json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+    return verdicts
 
 
 def _write(found: dict[str, int | None], of: int) -> float:
     """Write the page; return the share of detected mutants."""
-    alive = [name for name, code in found.items() if code in SURVIVED | NO_TESTS]
-    share = 1.0 - len(alive) / len(found)
-    drawn = Counter(map(_module_of, found))
-    left = Counter(map(_module_of, alive))
+    survivors = [name for name, code in found.items() if code in SURVIVED | NO_TESTS]
+    share = 1.0 - len(survivors) / len(found)
+    totals = Counter(map(_module_of, found))
+    survived = Counter(map(_module_of, survivors))
     lines = [
         "# Mutation testing",
         "",
@@ -85,8 +85,8 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "| module | mutants | detected |",
         "|---|---:|---:|",
     ]
-    for module, count in sorted(drawn.items()):
-        lines.append(f"| `{module}` | {count} | {count - left[module]} |")
+    for module, count in sorted(totals.items()):
+        lines.append(f"| `{module}` | {count} | {count - survived[module]} |")
     lines += [
         "",
         "## Survivors",
@@ -97,10 +97,10 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "this sample.",
         "",
     ]
-    for name in sorted(alive):
+    for name in sorted(survivors):
         lines += [f"`{_function_of(name)}`", "", "```diff", *_difference(name), "```", ""]
     PAGE.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    print("\n".join(lines[2 : 7 + len(drawn)]))
+    print("\n".join(lines[2 : 7 + len(totals)]))
     return share
 
 
@@ -110,8 +110,8 @@ def _module_of(mutant: str) -> str:
 
 def _function_of(mutant: str) -> str:
     """Return the dotted name of ``belated.core.rewards.xǁExplicitǁcheck__mutmut_3``."""
-    module, _, mangled = mutant.rpartition(".")
-    function = mangled.rpartition("__mutmut_")[0]
+    module, _, qualified = mutant.rpartition(".")
+    function = qualified.rpartition("__mutmut_")[0]
     if "ǁ" in function:
         function = ".".join(function.split("ǁ")[1:])
     return f"{module}.{function.removeprefix('x_')}"
@@ -119,9 +119,9 @@ def _function_of(mutant: str) -> str:
 
 def _difference(mutant: str) -> list[str]:
     command = ["mutmut", "show", mutant]
-    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    changed = [line for line in shown.splitlines() if line[:1] in "+-"]
-    return [line[0] + " " + line[1:].strip() for line in changed if line[:3] not in ("+++", "---")]
+    diff = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in diff.splitlines() if line[:1] in "+-"]
+    return [line[0] + " " + line[1:].strip() for line in lines if line[:3] not in ("+++", "---")]
 
 
 if __name__ == "__main__":

@@ -47,12 +47,12 @@ class Consumer:
         """Receive messages in any order, some of them again."""
         for data in messages:
             message = json.loads(data)
-            known = self.newest.get(message["id"], {"version": 0})
+            newest = self.newest.get(message["id"], {"version": 0})
             self.received += 1
-            if message["version"] == known["version"]:
+            if message["version"] == newest["version"]:
                 self.repeated += 1
-                assert message == known, "two contents of one version"
-            if message["version"] > known["version"]:
+                assert message == newest, "two contents of one version"
+            if message["version"] > newest["version"]:
                 self.newest[message["id"]] = message
 
     def known(self) -> dict[str, dict[str, Any]]:
@@ -68,8 +68,8 @@ def _time(text: str | None) -> int | None:
     """Return microseconds since 1970."""
     if text is None:
         return None
-    since = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
-    return round(since.total_seconds() * 1e6)
+    elapsed = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
+    return round(elapsed.total_seconds() * 1e6)
 
 
 def check_equal(
@@ -85,10 +85,10 @@ def check_equal(
     ids = Counter(table.ids.tolist())
     # An id that was used again after its retention has two decisions.
     lines = {id: n for n, id in enumerate(table.ids) if states[n] not in OPEN and ids[id] == 1}
-    known = {id: message for id, message in consumer.known().items() if ids[id] <= 1}
-    assert known.keys() == lines.keys(), {*known} ^ {*lines}
+    messages = {id: message for id, message in consumer.known().items() if ids[id] <= 1}
+    assert messages.keys() == lines.keys(), {*messages} ^ {*lines}
     for id, n in lines.items():
-        message = known[id]
+        message = messages[id]
         value = None if np.isnan(table.value[n]) else float(table.value[n])
         assert message["state"] == states[n], id
         assert message.get("value") == value, id
@@ -159,9 +159,9 @@ class Traffic:
     def undo(self) -> None:
         """Erase some decisions, and retract rewards of a feed or restore them."""
         rng, journal, now = self.rng, self.journal, self.journal.now()
-        chosen = [*dict.fromkeys(rng.choices(self.ids, k=3))]
-        journal.append([Erased(erased_key_of(id), now, "asked", "me") for id in chosen])
-        self.erased += len(chosen)
+        ids = [*dict.fromkeys(rng.choices(self.ids, k=3))]
+        journal.append([Erased(erased_key_of(id), now, "asked", "me") for id in ids])
+        self.erased += len(ids)
         if self._spans and rng.random() < 0.5:
             span = self._spans.pop()
             events = [msgspec.structs.replace(span, restored=True, at_us=now)]

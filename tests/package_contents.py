@@ -18,8 +18,8 @@ METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE
 def tracked() -> set[str]:
     """Return all files of the repository."""
     command = ["git", "ls-files", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    return {name for name in listed.decode().split("\0") if name}
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    return {name for name in output.decode().split("\0") if name}
 
 
 def check(package: str, files: set[str], expected: set[str]) -> None:

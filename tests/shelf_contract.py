@@ -60,35 +60,38 @@ class ShelfContract:
     def test_an_owner_who_was_superseded_cannot_save(self) -> None:
         """Until it acquires the partition anew; what its successor saved is as it was."""
         clock = ManualClock()
-        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
-            first = one.acquire(0)
-            one.save(Snapshot(0, 0, "v1", {"ledger": b"of one"}))
-            second = other.acquire(0)
+        with (
+            self.open_journal(1, clock) as first_owner,
+            self.reopen(first_owner, clock) as second_owner,
+        ):
+            first = first_owner.acquire(0)
+            first_owner.save(Snapshot(0, 0, "v1", {"ledger": b"of one"}))
+            second = second_owner.acquire(0)
             assert second > first
-            of_other = Snapshot(0, 0, "v1", {"ledger": b"of other"})
-            other.save(of_other)
+            snapshot = Snapshot(0, 0, "v1", {"ledger": b"of other"})
+            second_owner.save(snapshot)
             with pytest.raises(OwnerFenced):
-                one.save(Snapshot(0, 0, "v1", {"ledger": b"too late"}))
-            assert one.load(0) == of_other
-            assert one.acquire(0) > second
-            one.save(Snapshot(0, 0, "v1", {"ledger": b"of one again"}))
+                first_owner.save(Snapshot(0, 0, "v1", {"ledger": b"too late"}))
+            assert first_owner.load(0) == snapshot
+            assert first_owner.acquire(0) > second
+            first_owner.save(Snapshot(0, 0, "v1", {"ledger": b"of one again"}))
             with pytest.raises(OwnerFenced):
-                other.save(of_other)
+                second_owner.save(snapshot)
 
     def test_partitions_have_owners_of_their_own(self) -> None:
         """Who loses one can still save the others; who owns none saves as it likes."""
         clock = ManualClock()
-        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
-            one.acquire(0)
-            one.acquire(1)
-            other.acquire(0)
-            saved = Snapshot(1, 0, "v1", {"ledger": b"1"})
-            one.save(saved)
-            with self.reopen(one, clock) as third:
-                assert third.load(1) == saved
-                replaced = Snapshot(0, 0, "v1", {"ledger": b"of a third"})
-                third.save(replaced)
-            assert other.load(0) == replaced
+        with self.open_journal(2, clock) as first, self.reopen(first, clock) as second:
+            first.acquire(0)
+            first.acquire(1)
+            second.acquire(0)
+            snapshot = Snapshot(1, 0, "v1", {"ledger": b"1"})
+            first.save(snapshot)
+            with self.reopen(first, clock) as third:
+                assert third.load(1) == snapshot
+                replacement = Snapshot(0, 0, "v1", {"ledger": b"of a third"})
+                third.save(replacement)
+            assert second.load(0) == replacement
 
     # --- snapshots --------------------------------------------------------------------------
 
@@ -108,16 +111,16 @@ class ShelfContract:
     def test_a_snapshot_replaces_the_last(self) -> None:
         """Pieces that are neither given nor kept are gone; kept ones are as they were."""
         with self.open_journal(1, ManualClock()) as journal:
-            one, two, three = journal.append([Void("a", 1), Void("b", 1), Void("c", 1)])
-            journal.save(Snapshot(0, one, "v1", {"block 0": b"00", "ledger": b"1", "old": b"-"}))
-            kept = frozenset({"block 0"})
-            journal.save(Snapshot(0, two, "v2", {"block 1": b"11", "ledger": b"2"}, kept))
+            first, second, third = journal.append([Void("a", 1), Void("b", 1), Void("c", 1)])
+            journal.save(Snapshot(0, first, "v1", {"block 0": b"00", "ledger": b"1", "old": b"-"}))
+            names = frozenset({"block 0"})
+            journal.save(Snapshot(0, second, "v2", {"block 1": b"11", "ledger": b"2"}, names))
             expected = {"block 0": b"00", "block 1": b"11", "ledger": b"2"}
-            assert journal.load(0) == Snapshot(0, two, "v2", expected)
-            kept = frozenset({"block 0", "block 1"})
-            journal.save(Snapshot(0, three, "v2", {}, kept))
+            assert journal.load(0) == Snapshot(0, second, "v2", expected)
+            names = frozenset({"block 0", "block 1"})
+            journal.save(Snapshot(0, third, "v2", {}, names))
             expected = {"block 0": b"00", "block 1": b"11"}
-            assert journal.load(0) == Snapshot(0, three, "v2", expected)
+            assert journal.load(0) == Snapshot(0, third, "v2", expected)
 
     def test_pieces_of_a_save_that_was_cut_off_do_not_stay(
         self, monkeypatch: pytest.MonkeyPatch
@@ -125,23 +128,23 @@ class ShelfContract:
         """Large snapshots are written in several transactions; the next save removes the rest."""
         monkeypatch.setattr(snapshots, "BATCH", 10)
         with self.open_journal(1, ManualClock()) as journal:
-            (at,) = journal.append([Void("a", 1)])
+            (position,) = journal.append([Void("a", 1)])
             cells = cells_of(journal)
             pieces = cell_name("snapshot-piece", journal.bandit, "")
-            large = {f"block {n}": bytes([n]) * 8 for n in range(4)}
-            journal.save(Snapshot(0, at, "v1", large))
+            blocks = {f"block {n}": bytes([n]) * 8 for n in range(4)}
+            journal.save(Snapshot(0, position, "v1", blocks))
             stored = {*cells.scan(pieces)}
             assert len(stored) == 4
-            other = {name: data + b"!" for name, data in large.items()}
-            with monkeypatch.context() as cut:
-                cut.setattr(Pieces, "write", write_some)
+            changed = {name: data + b"!" for name, data in blocks.items()}
+            with monkeypatch.context() as patch:
+                patch.setattr(Pieces, "write", write_some)
                 with pytest.raises(KeyboardInterrupt):
-                    journal.save(Snapshot(0, at, "v1", other))
+                    journal.save(Snapshot(0, position, "v1", changed))
             assert {*cells.scan(pieces)} > stored
-            assert journal.load(0) == Snapshot(0, at, "v1", large)
-            journal.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
+            assert journal.load(0) == Snapshot(0, position, "v1", blocks)
+            journal.save(Snapshot(0, position, "v1", {}, frozenset({"block 0"})))
             assert len(cells.scan(pieces)) == 1
-            assert journal.load(0) == Snapshot(0, at, "v1", {"block 0": large["block 0"]})
+            assert journal.load(0) == Snapshot(0, position, "v1", {"block 0": blocks["block 0"]})
 
     def test_a_piece_that_is_not_there_cannot_be_kept(self) -> None:
         """The error names it, and the stored snapshot is as before."""
@@ -151,9 +154,9 @@ class ShelfContract:
                 journal.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
             snapshot = Snapshot(0, journal.end(0), "v1", {"block 0": b"0"})
             journal.save(snapshot)
-            with pytest.raises(SnapshotConflict) as caught:
+            with pytest.raises(SnapshotConflict) as error:
                 journal.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0", "block 9"})))
-            assert caught.value.names == ["block 9"]
+            assert error.value.names == ["block 9"]
             assert journal.load(0) == snapshot
 
     def test_a_piece_is_given_or_kept_not_both(self) -> None:
@@ -167,14 +170,14 @@ class ShelfContract:
     def test_a_snapshot_behind_the_stored_one_is_ignored(self) -> None:
         """The one that was further stays; one of the same position replaces it."""
         with self.open_journal(1, ManualClock()) as journal:
-            one, two = journal.append([Void("a", 1), Void("b", 1)])
-            further = Snapshot(0, two, "v1", {"ledger": b"2"})
-            journal.save(further)
-            journal.save(Snapshot(0, one, "v1", {"ledger": b"1"}))
-            assert journal.load(0) == further
-            again = Snapshot(0, two, "v2", {"ledger": b"two"})
-            journal.save(again)
-            assert journal.load(0) == again
+            first, second = journal.append([Void("a", 1), Void("b", 1)])
+            newer = Snapshot(0, second, "v1", {"ledger": b"2"})
+            journal.save(newer)
+            journal.save(Snapshot(0, first, "v1", {"ledger": b"1"}))
+            assert journal.load(0) == newer
+            replacement = Snapshot(0, second, "v2", {"ledger": b"two"})
+            journal.save(replacement)
+            assert journal.load(0) == replacement
 
     def test_a_snapshot_of_what_is_not_there_is_refused(self) -> None:
         """A position beyond the end would pass over records to come."""
@@ -190,8 +193,8 @@ class ShelfContract:
     def test_a_damaged_snapshot_is_discarded_with_a_warning(self) -> None:
         """It is as if it had never been: none is loaded, and a younger one can be saved."""
         with self.open_journal(1, ManualClock()) as journal:
-            one, two = journal.append([Void("a", 1), Void("b", 1)])
-            journal.save(Snapshot(0, two, "v1", {"block 0": b"00", "ledger": b"2"}))
+            first, second = journal.append([Void("a", 1), Void("b", 1)])
+            journal.save(Snapshot(0, second, "v1", {"block 0": b"00", "ledger": b"2"}))
             self.spoil(journal, 0, "block 0")
             with pytest.warns(SnapshotWarning, match="block 0"):
                 assert journal.load(0) is None
@@ -199,10 +202,10 @@ class ShelfContract:
                 warnings.simplefilter("error")
                 assert journal.load(0) is None
             with pytest.raises(SnapshotConflict):
-                journal.save(Snapshot(0, one, "v1", {}, frozenset({"block 0"})))
-            anew = Snapshot(0, one, "v1", {"block 0": b"0", "ledger": b"1"})
-            journal.save(anew)
-            assert journal.load(0) == anew
+                journal.save(Snapshot(0, first, "v1", {}, frozenset({"block 0"})))
+            snapshot = Snapshot(0, first, "v1", {"block 0": b"0", "ledger": b"1"})
+            journal.save(snapshot)
+            assert journal.load(0) == snapshot
 
     @pytest.mark.parametrize(
         "how", ["piece gone", "all gone", "moved", "of another", "resealed", "torn"]
@@ -210,40 +213,40 @@ class ShelfContract:
     def test_a_snapshot_that_is_not_whole_is_discarded(self, how: str) -> None:
         """None is loaded, nothing is left, and a new one can be saved."""
         with self.open_journal(1, ManualClock()) as journal:
-            (one, two) = journal.append([Void("a", 1), Void("b", 1)])
-            journal.save(Snapshot(0, two, "v1", {"block 0": b"00", "ledger": b"3"}))
-            break_snapshot(cells_of(journal), journal.bandit, how, one)
+            (first, second) = journal.append([Void("a", 1), Void("b", 1)])
+            journal.save(Snapshot(0, second, "v1", {"block 0": b"00", "ledger": b"3"}))
+            break_snapshot(cells_of(journal), journal.bandit, how, first)
             with pytest.warns(SnapshotWarning, match="partition 0"):
                 assert journal.load(0) is None
             assert cells_of(journal).scan(cell_name("snapshot-piece", journal.bandit, "")) == {}
-            journal.save(Snapshot(0, one, "v1", {"ledger": b"1"}))
-            assert journal.load(0) == Snapshot(0, one, "v1", {"ledger": b"1"})
+            journal.save(Snapshot(0, first, "v1", {"ledger": b"1"}))
+            assert journal.load(0) == Snapshot(0, first, "v1", {"ledger": b"1"})
 
     def test_a_piece_another_has_replaced_cannot_be_kept(self) -> None:
         """The same name with other bytes would make a snapshot that never was."""
         clock = ManualClock()
-        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
-            (at,) = one.append([Void("a", 1)])
-            one.save(Snapshot(0, at, "v1", {"block 0": b"of one", "ledger": b"1"}))
-            other.save(Snapshot(0, at, "v1", {"block 0": b"of other", "ledger": b"1"}))
-            with pytest.raises(SnapshotConflict) as caught:
-                one.save(Snapshot(0, at, "v1", {}, frozenset({"block 0", "ledger"})))
-            assert caught.value.names == ["block 0"]
-            other.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
-            loaded = one.load(0)
-            assert loaded == Snapshot(0, at, "v1", {"block 0": b"of other"})
-            one.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
+        with self.open_journal(1, clock) as first, self.reopen(first, clock) as second:
+            (position,) = first.append([Void("a", 1)])
+            first.save(Snapshot(0, position, "v1", {"block 0": b"of one", "ledger": b"1"}))
+            second.save(Snapshot(0, position, "v1", {"block 0": b"of other", "ledger": b"1"}))
+            with pytest.raises(SnapshotConflict) as error:
+                first.save(Snapshot(0, position, "v1", {}, frozenset({"block 0", "ledger"})))
+            assert error.value.names == ["block 0"]
+            second.save(Snapshot(0, position, "v1", {}, frozenset({"block 0"})))
+            snapshot = first.load(0)
+            assert snapshot == Snapshot(0, position, "v1", {"block 0": b"of other"})
+            first.save(Snapshot(0, position, "v1", {}, frozenset({"block 0"})))
 
     def test_what_one_saves_the_other_loads(self) -> None:
         """Two objects on one journal see each other's identity and snapshots."""
         clock = ManualClock()
-        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
-            one.append([Settled(0, 1), Settled(0, 2)])
-            one.identify({"dim": "8"})
-            assert other.identify({"dim": "9"}) == {"dim": "8"}
-            saved = Snapshot(0, one.end(0), "v1", {"ledger": b"2"})
-            one.save(saved)
-            assert (one.load(0), other.load(0)) == (saved, saved)
+        with self.open_journal(2, clock) as first, self.reopen(first, clock) as second:
+            first.append([Settled(0, 1), Settled(0, 2)])
+            first.identify({"dim": "8"})
+            assert second.identify({"dim": "9"}) == {"dim": "8"}
+            snapshot = Snapshot(0, first.end(0), "v1", {"ledger": b"2"})
+            first.save(snapshot)
+            assert (first.load(0), second.load(0)) == (snapshot, snapshot)
 
     def test_a_closed_shelf_says_so(self) -> None:
         """Every call raises JournalClosed."""

@@ -31,12 +31,12 @@ def check_install() -> None:
 
 def run_page(path: Path) -> int:
     """Run the Python blocks of a page in one namespace, hidden ones too; return their number."""
-    found = re.findall(
+    matches = re.findall(
         r"^```python\n(.*?)^```|^<!--- invisible-code-block: python\n(.*?)^--",
         path.read_text(encoding="utf-8"),
         re.DOTALL | re.MULTILINE,
     )
-    blocks = [shown or hidden for shown, hidden in found]
+    blocks = [shown or hidden for shown, hidden in matches]
     namespace: dict[str, object] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for number, block in enumerate(blocks, start=1):

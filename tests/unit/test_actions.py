@@ -50,8 +50,13 @@ def opened(clock: ManualClock, policy: Policy | None = None, **settings: Any) ->
     features = PerArm(NAMES)
     policy = policy or EpsilonGreedy(features.dim, B, floor=0.5)
     settings.setdefault("journal", MemoryJournal(clock=clock))
-    usual: dict[str, Any] = {"rewards": Explicit(), "features": features, "seed": 3, "clock": clock}
-    return Bandit(policy=policy, **(usual | settings))
+    defaults: dict[str, Any] = {
+        "rewards": Explicit(),
+        "features": features,
+        "seed": 3,
+        "clock": clock,
+    }
+    return Bandit(policy=policy, **(defaults | settings))
 
 
 def learned(bandit: Bandit, rounds: int = 60) -> None:
@@ -69,10 +74,10 @@ def test_a_paused_action_is_never_chosen(name: str) -> None:
     """No policy chooses it, in single decisions or in batches."""
     decider = Served(MAKE[name]())
     decider.actions = {"0": ActionChanged(1, "0", "pause")}
-    made = [*decider.many([ROWS] * 50, [ParsedRequest(DIM)] * 50)]
-    made += [decider.many([ROWS], [ParsedRequest(DIM)])[0] for _ in range(20)]
-    assert {decision.action for decision in made} <= {1, 2}
-    for decision in made:  # the index is that of the request, and so is the row
+    decisions = [*decider.many([ROWS] * 50, [ParsedRequest(DIM)] * 50)]
+    decisions += [decider.many([ROWS], [ParsedRequest(DIM)])[0] for _ in range(20)]
+    assert {decision.action for decision in decisions} <= {1, 2}
+    for decision in decisions:  # the index is that of the request, and so is the row
         assert decision.index == decision.action
         np.testing.assert_array_equal(decision.x, ROWS[decision.index])
 
@@ -97,22 +102,22 @@ def test_propensities_are_those_of_the_actions_that_remain(
     bandit = opened(clock, policy)
     learned(bandit)
     bandit.pause("gift")
-    offered = [bandit.decide(), bandit.decide(None, NAMES[1:])]
-    kept = [bandit.entry(decision.id).request for decision in offered]
-    for decision, request in zip(offered, kept, strict=True):
+    decisions = [bandit.decide(), bandit.decide(None, NAMES[1:])]
+    requests = [bandit.entry(decision.id).request for decision in decisions]
+    for decision, request in zip(decisions, requests, strict=True):
         assert request is not None
         assert request.actions == NAMES[1:]
         if policy.floor:  # else only the probability of the chosen one is stated
             assert request.propensities is not None
             assert sum(request.propensities) == pytest.approx(1.0)
-            place = NAMES[1:].index(str(decision.action))
-            assert request.propensities[place] == decision.propensity
+            index = NAMES[1:].index(str(decision.action))
+            assert request.propensities[index] == decision.propensity
     scores = bandit.score().actions
-    assert [one.action for one in scores] == NAMES[1:]
-    alone = bandit.score(None, NAMES[1:]).actions
-    np.testing.assert_allclose([s.mean for s in scores], [s.mean for s in alone])
+    assert [score.action for score in scores] == NAMES[1:]
+    subset = bandit.score(None, NAMES[1:]).actions
+    np.testing.assert_allclose([s.mean for s in scores], [s.mean for s in subset])
     if policy.floor:
-        assert sum(one.propensity or 0.0 for one in scores) == pytest.approx(1.0)
+        assert sum(score.propensity or 0.0 for score in scores) == pytest.approx(1.0)
 
 
 def test_thompson_chooses_with_the_propensities_it_states(clock: ManualClock) -> None:
@@ -121,12 +126,12 @@ def test_thompson_chooses_with_the_propensities_it_states(clock: ManualClock) ->
     learned(bandit, 4)
     bandit.pause("mail")
     bandit.change_mode("freeze")
-    made = bandit.decide_many([None] * 4_000)
-    assert {decision.action for decision in made} == {"gift", "call"}
-    is_gift = np.array([decision.action == "gift" for decision in made])
-    stated = np.array([decision.propensity for decision in made])
-    expected = np.where(is_gift, stated, 1.0 - stated)
-    error = np.sqrt((expected * (1.0 - expected)).sum()) / len(made)
+    decisions = bandit.decide_many([None] * 4_000)
+    assert {decision.action for decision in decisions} == {"gift", "call"}
+    is_gift = np.array([decision.action == "gift" for decision in decisions])
+    propensities = np.array([decision.propensity for decision in decisions])
+    expected = np.where(is_gift, propensities, 1.0 - propensities)
+    error = np.sqrt((expected * (1.0 - expected)).sum()) / len(decisions)
     assert abs(is_gift.mean() - expected.mean()) < 4.0 * error
 
 
@@ -135,11 +140,11 @@ def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
     bandit = opened(clock, holdout=Holdout(0.5, baseline="gift"), baseline="gift")
     assert {d.action for d in bandit.decide_many([None] * 50) if d.source == "holdout"} == {"gift"}
     bandit.pause("gift")
-    made = bandit.decide_many([None] * 200)
-    assert {decision.action for decision in made} == {"mail", "call"}
-    held = [decision for decision in made if decision.source == "holdout"]
-    assert {(decision.action, decision.propensity) for decision in held} == {("mail", 1.0)}
-    for decision in made:  # over both groups
+    decisions = bandit.decide_many([None] * 200)
+    assert {decision.action for decision in decisions} == {"mail", "call"}
+    holdout = [decision for decision in decisions if decision.source == "holdout"]
+    assert {(decision.action, decision.propensity) for decision in holdout} == {("mail", 1.0)}
+    for decision in decisions:  # over both groups
         assert decision.overall is not None
         assert 0.0 < decision.overall <= 1.0
     bandit.change_mode("baseline")
@@ -147,9 +152,9 @@ def test_neither_holdout_nor_baseline_chooses_it(clock: ManualClock) -> None:
     bandit.change_mode("learn")
     uniform = opened(clock, holdout=Holdout(0.5, "uniform"))
     uniform.pause("gift")
-    made = uniform.decide_many([None] * 200)
-    assert {d.propensity for d in made if d.source == "holdout"} == {0.5}
-    assert "gift" not in {decision.action for decision in made}
+    decisions = uniform.decide_many([None] * 200)
+    assert {d.propensity for d in decisions if d.source == "holdout"} == {0.5}
+    assert "gift" not in {decision.action for decision in decisions}
 
 
 def test_the_fallback_does_not_choose_it(clock: ManualClock) -> None:
@@ -168,19 +173,19 @@ def test_the_fallback_does_not_choose_it(clock: ManualClock) -> None:
 def test_if_all_are_paused_nothing_is_decided(clock: ManualClock) -> None:
     """The error names the actions; other requests are served, and rewards count."""
     bandit = opened(clock)
-    before = bandit.decide()
+    decision = bandit.decide()
     for name in NAMES[:2]:
         bandit.pause(name)
     bandit.retire("call")
-    with pytest.raises(ActionsPaused, match="'gift', 'mail', 'call'") as raised:
+    with pytest.raises(ActionsPaused, match="'gift', 'mail', 'call'") as error:
         bandit.decide()
-    assert raised.value.actions == tuple(NAMES)
-    assert pickle.loads(pickle.dumps(raised.value)).actions == tuple(NAMES)
+    assert error.value.actions == tuple(NAMES)
+    assert pickle.loads(pickle.dumps(error.value)).actions == tuple(NAMES)
     with pytest.raises(ActionsPaused):
         bandit.score()
     with pytest.raises(ActionsPaused, match="'mail'; "):
         bandit.decide_many([(None, ["mail"])])
-    assert bandit.observe(before.id, 1.0).status == "rewarded"
+    assert bandit.observe(decision.id, 1.0).status == "rewarded"
     assert bandit.decision_counts["rewarded"] == 1
     bandit.resume("call")
     assert bandit.decide().action == "call"
@@ -204,8 +209,8 @@ def test_a_pause_begins_and_ends_at_its_times(clock: ManualClock) -> None:
         gift = bandit.actions[0]
         assert (gift.action, gift.state, gift.since) == ("gift", state, as_datetime(start))
         assert (gift.until, gift.reason) == (as_datetime(until), "a sale")
-        chosen = {decision.action for decision in bandit.decide_many([None] * 60)}
-        assert ("gift" in chosen) == (state == "open")
+        actions = {decision.action for decision in bandit.decide_many([None] * 60)}
+        assert ("gift" in actions) == (state == "open")
     for decision in (record.event for record in bandit.journal.read(0, 0, 1000)):
         if isinstance(decision, Decision) and decision.action == "gift":
             assert not start <= decision.at_us < until
@@ -215,9 +220,9 @@ def test_a_retired_action_stays_so_until_it_is_resumed(clock: ManualClock) -> No
     """The end of an earlier pause does not reopen it."""
     bandit = opened(clock)
     bandit.retire("gift", start=clock.now + HOUR)
-    before = bandit.actions[0]
+    gift = bandit.actions[0]
     clock.now += 1000 * HOUR
-    assert (before.state, bandit.actions[0].state) == ("open", "retired")
+    assert (gift.state, bandit.actions[0].state) == ("open", "retired")
     with pytest.raises(InvalidInput, match="is retired: resume it first"):
         bandit.pause("gift", until=clock.now + HOUR)
     bandit.resume("gift", reason="back")
@@ -262,19 +267,22 @@ def test_actions_without_declaration_go_by_their_text(clock: ManualClock) -> Non
     """If features name no actions, any name can be paused; 1 is "1"."""
     features = Hashed(16)
     bandit = opened(clock, EpsilonGreedy(features.dim, B, floor=0.9), features=features)
-    offered = {1: {"size": 1.0}, "b": {"size": 2.0}, 3: {"size": 3.0}}
+    offers = {1: {"size": 1.0}, "b": {"size": 2.0}, 3: {"size": 3.0}}
     bandit.pause("1")
-    made = bandit.decide_many([(None, offered)] * 60)
-    assert {(decision.action, decision.index) for decision in made} == {("b", 1), (3, 2)}
-    request = bandit.entry(made[0].id).request
+    decisions = bandit.decide_many([(None, offers)] * 60)
+    assert {(decision.action, decision.index) for decision in decisions} == {("b", 1), (3, 2)}
+    request = bandit.entry(decisions[0].id).request
     assert request is not None
     assert request.actions == ["b", 3]
     assert request.records == [{"size": 2.0}, {"size": 3.0}]
     bandit.resume(1)
     bandit.pause(3)
-    made = bandit.decide_many([(None, offered)] * 60)
-    assert {decision.action for decision in made} == {1, "b"}
-    assert [(one.action, one.state) for one in bandit.actions] == [("1", "open"), ("3", "paused")]
+    decisions = bandit.decide_many([(None, offers)] * 60)
+    assert {decision.action for decision in decisions} == {1, "b"}
+    assert [(state.action, state.state) for state in bandit.actions] == [
+        ("1", "open"),
+        ("3", "paused"),
+    ]
 
 
 def test_a_retry_gets_the_same_decision(clock: ManualClock) -> None:
@@ -308,8 +316,8 @@ def test_time_travel_shows_what_was_open_then(clock: ManualClock) -> None:
         past = bandit.as_of(moment)
         gift = past.actions[0]
         states.append((gift.state, gift.reason))
-        offered = [score.action for score in past.score().actions]
-        assert ("gift" in offered) == (gift.state == "open")
+        actions = [score.action for score in past.score().actions]
+        assert ("gift" in actions) == (gift.state == "open")
     assert states == [
         ("open", ""),
         ("paused", "to pause"),
@@ -337,32 +345,32 @@ def test_a_replay_a_snapshot_and_a_base_agree(clock: ManualClock) -> None:
         clock.now += HOUR
         bandit.observe(bandit.decide().id, 1.0)
     states = bandit.actions
-    assert [one.state for one in states] == ["paused", "retired", "open"]
+    assert [state.state for state in states] == ["paused", "retired", "open"]
     assert bandit.as_of(clock.now).actions == states
     bandit.save()
     assert opened(clock, **settings).actions == states
-    last = last_to_drop(journal, 0, clock.now, journal.end(0), 16)
-    (base,) = make_bases(journal, bandit._new_fold(), [last])
-    trim(journal, base, last, 0, reason="", actor="")
+    position = last_to_drop(journal, 0, clock.now, journal.end(0), 16)
+    (base,) = make_bases(journal, bandit._new_fold(), [position])
+    trim(journal, base, position, 0, reason="", actor="")
     assert journal.drop(0, 1_000) > 16
     assert bandit.as_of(clock.now).actions == states
-    again = opened(clock, **settings)
-    assert again.actions == states
-    assert {decision.action for decision in again.decide_many([None] * 9)} == {"call"}
-    assert again.report().data["health"]["closed_actions"][0]["action"] == "gift"
+    reopened = opened(clock, **settings)
+    assert reopened.actions == states
+    assert {decision.action for decision in reopened.decide_many([None] * 9)} == {"call"}
+    assert reopened.report().data["health"]["closed_actions"][0]["action"] == "gift"
 
 
 def test_other_processes_obey(tmp_path: Path, clock: ManualClock) -> None:
     """Other processes follow once they have read the change, at the second call."""
     files = [SQLiteJournal(tmp_path / "j.db", bandit="offers", clock=clock) for _ in range(2)]
-    one, other = (opened(clock, journal=journal) for journal in files)
-    other.decide()
-    one.pause("gift")
-    assert "gift" not in {decision.action for decision in one.decide_many([None] * 50)}
-    other.decide()
-    assert "gift" not in {decision.action for decision in other.decide_many([None] * 50)}
-    one.close()
-    other.close()
+    first, second = (opened(clock, journal=journal) for journal in files)
+    second.decide()
+    first.pause("gift")
+    assert "gift" not in {decision.action for decision in first.decide_many([None] * 50)}
+    second.decide()
+    assert "gift" not in {decision.action for decision in second.decide_many([None] * 50)}
+    first.close()
+    second.close()
 
 
 # --- evaluation and report ------------------------------------------------------------------------
@@ -389,8 +397,8 @@ def test_the_report_shows_them(clock: ManualClock) -> None:
     clock.now += HOUR
     learned(bandit)
     report = bandit.report()
-    (found,) = report.data["health"]["closed_actions"]
-    assert (found["action"], found["state"], found["reason"]) == (
+    (entry,) = report.data["health"]["closed_actions"]
+    assert (entry["action"], entry["state"], entry["reason"]) == (
         "gift",
         "paused",
         "<b>sold out</b>",

@@ -77,10 +77,10 @@ def test_the_kind_and_the_place_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_what_is_no_address_is_refused_with_the_cure(address: str, cure: str) -> None:
     """And without a password."""
-    for refuse in (open_store, open_journal):
-        with pytest.raises(InvalidInput, match=cure) as caught:
-            refuse(address)
-        assert "secret" not in str(caught.value)
+    for opener in (open_store, open_journal):
+        with pytest.raises(InvalidInput, match=cure) as error:
+            opener(address)
+        assert "secret" not in str(error.value)
 
 
 def test_a_store_is_not_that_of_one_bandit() -> None:
@@ -98,11 +98,11 @@ def test_journals_are_opened_by_address(tmp_path: Path, monkeypatch: pytest.Monk
         journal.append([Void("a", 5)])
     with open_journal(f"sqlite:///{tmp_path}/offers.db?bandit=offers") as journal:
         assert len(journal.records_of(["a"])) == 1
-    assert [one.name for one in open_store("sqlite:///offers.db").describe()] == ["offers"]
-    with open_journal("memory:") as journal, open_journal("memory:") as other:
+    assert [bandit.name for bandit in open_store("sqlite:///offers.db").describe()] == ["offers"]
+    with open_journal("memory:") as journal, open_journal("memory:") as second:
         assert isinstance(journal, MemoryJournal)
         journal.append([Void("a", 5)])
-        assert other.end(0) == 0
+        assert second.end(0) == 0
 
 
 WITHOUT = """
@@ -125,10 +125,10 @@ for one in (address, "kafka://k1:9092?shelf=" + address):
 
 def test_reading_an_address_needs_no_extra() -> None:
     """Opening it does, and says which."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "x database 'shop' on db",
         "PostgreSQL needs an extra: pip install 'belated[postgres]', "
         "or in a clone pip install '.[postgres]'",

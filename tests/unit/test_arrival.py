@@ -55,11 +55,11 @@ def run(code: str, cache: Path | None = None) -> list[str]:
         environment["NUMBA_CACHE_DIR"] = str(cache)
     # From Python 3.12 on, a fork beside a thread is warned of.
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", DECIDE + code]
-    ran = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=True, timeout=600
     )
-    assert ran.stderr == ""
-    return ran.stdout.split()
+    assert process.stderr == ""
+    return process.stdout.split()
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +140,13 @@ def test_without_a_folder_plain_kernels_stay(
     monkeypatch.setattr(arrival, "load_kernel", missing)
     monkeypatch.setattr(arrival, "cache_folder", lambda: None)
     monkeypatch.setattr(arrival, "SETTLED", 0.0)
-    here = arrival._Arrival()
+    swap = arrival._Arrival()
     with caplog.at_level(logging.WARNING, "belated.model.kernels"):
-        here.start()
-        assert here._thread is not None
-        here._thread.join()
-    assert here.complete is kernels.plain()
-    assert here.kernels.upper is kernels.plain().upper
+        swap.start()
+        assert swap._thread is not None
+        swap._thread.join()
+    assert swap.complete is kernels.plain()
+    assert swap.kernels.upper is kernels.plain().upper
     assert "NUMBA_CACHE_DIR" in caplog.text
 
 
@@ -174,9 +174,9 @@ def test_a_compiled_model_takes_whatever_lies_in_memory() -> None:
     policy = DelayedUCB(3, Bernoulli())
     model = Model(policy.start, policy.family, kernels=kernels.compiled())
     table = np.arange(18.0).reshape(3, 6) / 20.0
-    locked = np.eye(3)
-    locked.flags.writeable = False
-    for rows in (table[:, ::2], table[:, :3].T, locked, np.eye(3, dtype=np.float32), [[1, 0, 0]]):
+    readonly = np.eye(3)
+    readonly.flags.writeable = False
+    for rows in (table[:, ::2], table[:, :3].T, readonly, np.eye(3, dtype=np.float32), [[1, 0, 0]]):
         index, _, _, weight = model.argmax_ucb(rows, 1)
         row = rows[index]
         model.score(rows)
@@ -189,8 +189,8 @@ def test_a_compiled_model_takes_whatever_lies_in_memory() -> None:
 @pytest.mark.usefixtures("warm")
 def test_warm_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each kernel, and where they are."""
-    *each, last = Command("warm").said(capsys).splitlines()
-    assert [line.partition(": ")[0] for line in each] == list(NAMES)
+    *lines, last = Command("warm").said(capsys).splitlines()
+    assert [line.partition(": ")[0] for line in lines] == list(NAMES)
     assert last.endswith(f" cached in {cache_folder()}")
 
 
@@ -202,8 +202,8 @@ def test_a_cache_that_may_only_be_read_is_read(tmp_path: Path) -> None:
     assert folder is not None
     kernels.compiled()
     locator: Any = caching.UserProvidedCacheLocator
-    place = locator.get_suitable_cache_subpath(kernels.__file__)
-    shutil.copytree(folder, tmp_path / place)
+    subpath = locator.get_suitable_cache_subpath(kernels.__file__)
+    shutil.copytree(folder, tmp_path / subpath)
     code = """
 import os, tempfile
 from belated.model.kernels import compiler

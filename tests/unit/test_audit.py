@@ -27,14 +27,14 @@ def audit(folder: Path, prints: str, *arguments: str) -> tuple[int, str]:
     program = folder / "pip-audit"
     program.write_text(f"#!/bin/sh\ncat '{folder}/printed'\necho 'no network' >&2\nexit 1\n")
     program.chmod(0o755)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, AUDIT, *arguments],
         env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_it_fails_for_what_is_known(
 ) -> None:
     """And for what is not known only if it is asked to be strict."""
     prints = "" if packages is None else json.dumps({"dependencies": packages, "fixes": []})
-    code, said = audit(tmp_path, prints)
-    assert (code, says in said) == (usual, True)
+    code, output = audit(tmp_path, prints)
+    assert (code, says in output) == (usual, True)
     assert audit(tmp_path, prints, "--strict")[0] == strict

@@ -58,17 +58,17 @@ def opened(
 def played(bandit: Bandit, rounds: int, between: Callable[[], object] = lambda: None) -> None:
     """Decide, report, correct and withdraw; rewards are 20 decisions late."""
     rng, dim = np.random.default_rng(3), bandit.policy.dim
-    waiting: list[str] = []
+    pending: list[str] = []
     for number in range(rounds):
         if bandit.features is None:
             rows = rng.normal(size=(3, dim)) / np.sqrt(dim)
         else:
             width = dim // len(ACTIONS) - 1  # beside the intercept
             rows = rng.normal(size=width) / np.sqrt(width)
-        given = {"rows": rows} if bandit.features is None else {"context": rows}
-        waiting.append(bandit.decide(**given).id)
-        if len(waiting) > 20:
-            id, reward = waiting.pop(0), float(rng.random() < 0.4)
+        arguments = {"rows": rows} if bandit.features is None else {"context": rows}
+        pending.append(bandit.decide(**arguments).id)
+        if len(pending) > 20:
+            id, reward = pending.pop(0), float(rng.random() < 0.4)
             bandit.observe(id, reward)
             if number % 17 == 0:
                 bandit.observe(id, 1.0 - reward, revision=1)
@@ -119,8 +119,8 @@ class Work:
         function = getattr(owner, name)
 
         def counted(*arguments: Any, **named: Any) -> Any:
-            here = threading.get_ident() == self._thread
-            (self.here if here else self.elsewhere)[name] += 1
+            is_local = threading.get_ident() == self._thread
+            (self.here if is_local else self.elsewhere)[name] += 1
             return function(*arguments, **named)
 
         patch.setattr(owner, name, counted)
@@ -169,15 +169,15 @@ def test_sums_by_age_miss_nothing_that_came_during_a_fit(half_life: str | None) 
     assert learner.finish_fit(fit())
     weighting = learner.weighting
     assert isinstance(weighting, ExpectedConversions)
-    found, data = weighting._blocks, weighting.data()
-    wanted = AgeBlocks(
-        weighting.window, Bernoulli(), found.theta, found.law, found.until, weighting.half_life
+    sums, data = weighting._blocks, weighting.data()
+    expected = AgeBlocks(
+        weighting.window, Bernoulli(), sums.theta, sums.law, sums.until, weighting.half_life
     )
-    wanted.fade(found._time)
-    wanted.add_all(data, weighting._clock.until)
-    np.testing.assert_allclose(found.converted, wanted.converted, rtol=1e-9)
-    np.testing.assert_allclose(found._all, wanted._all, rtol=1e-9)
-    assert found._n.sum() == pytest.approx(wanted._n.sum(), rel=1e-9)
+    expected.fade(sums._time)
+    expected.add_all(data, weighting._clock.until)
+    np.testing.assert_allclose(sums.converted, expected.converted, rtol=1e-9)
+    np.testing.assert_allclose(sums._all, expected._all, rtol=1e-9)
+    assert sums._n.sum() == pytest.approx(expected._n.sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize("rewards", [Explicit(), ConversionsOnly("1h")], ids=repr)
@@ -188,8 +188,8 @@ def test_in_line_equal_calls_lead_to_equal_decisions(rewards: Rewards) -> None:
     for bandit in bandits:
         played(bandit, 100)
         assert bandit._fold.learner._task is None
-    one, other = (bandit._fold.learner.model.theta for bandit in bandits)
-    np.testing.assert_array_equal(one, other)
+    first, second = (bandit._fold.learner.model.theta for bandit in bandits)
+    np.testing.assert_array_equal(first, second)
 
 
 def test_a_fit_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

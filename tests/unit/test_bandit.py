@@ -50,7 +50,7 @@ def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
 @pytest.mark.parametrize("kind", ["list", "tuple", "int", "float32", "float64", "fortran", "bool"])
 def test_rows_of_any_type_are_the_same_rows(clock: ManualClock, kind: str) -> None:
     """Lists and arrays of numbers give the same decision."""
-    given: Any = {
+    tables: Any = {
         "list": ROWS,
         "tuple": ((1, 0), (0, 1)),
         "int": np.eye(2, dtype=np.int64),
@@ -59,7 +59,7 @@ def test_rows_of_any_type_are_the_same_rows(clock: ManualClock, kind: str) -> No
         "fortran": np.asfortranarray(np.eye(2)),
         "bool": np.eye(2, dtype=np.bool_),
     }[kind]
-    decision = opened(clock).decide(rows=given)
+    decision = opened(clock).decide(rows=tables)
     assert decision.x.dtype == np.float32
     assert decision.x.tolist() == ROWS[decision.index]
 
@@ -69,9 +69,9 @@ def test_a_decision_keeps_its_own_row(clock: ManualClock) -> None:
     bandit = opened(clock)
     rows = np.eye(2, dtype=np.float32)
     decision = bandit.decide(rows=rows)
-    kept = decision.x.tolist()
+    row = decision.x.tolist()
     rows[:] = 7.0
-    assert decision.x.tolist() == kept
+    assert decision.x.tolist() == row
 
 
 def test_the_same_id_gives_the_same_decision(clock: ManualClock) -> None:
@@ -86,12 +86,12 @@ def test_the_same_id_gives_the_same_decision(clock: ManualClock) -> None:
 
 def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) -> None:
     """The other one looks into the journal before it decides under an id it was given."""
-    one = opened(clock)
-    other = opened(clock, journal=one.journal)
-    first = one.decide(rows=ROWS, id="order-17")
+    first_bandit = opened(clock)
+    second_bandit = opened(clock, journal=first_bandit.journal)
+    first = first_bandit.decide(rows=ROWS, id="order-17")
     clock.now += 1
-    assert other.decide(rows=ROWS, id="order-17") == first
-    assert other.event_counts == {"configured": 1, "decided": 1}
+    assert second_bandit.decide(rows=ROWS, id="order-17") == first
+    assert second_bandit.event_counts == {"configured": 1, "decided": 1}
 
 
 def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
@@ -102,10 +102,10 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
     def settings(**more: Any) -> dict[str, str]:
         more = {"policy": DelayedUCB(4, Bernoulli()), "features": features} | more
         opened(clock, journal=journal, **more)
-        found = journal.configured()
-        assert found is not None
-        assert found.at_us == clock.now
-        return found.settings
+        configured = journal.configured()
+        assert configured is not None
+        assert configured.at_us == clock.now
+        return configured.settings
 
     first = settings(rewards=Explicit(timedelta(days=7)), retention=timedelta(days=90, seconds=5))
     assert first["policy"].startswith("DelayedUCB(dim=4, family=Bernoulli()")
@@ -121,9 +121,9 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
     settings(rewards=Explicit(timedelta(days=7)), retention=timedelta(days=90, seconds=5))
     assert journal.end(0) == 1
     clock.now += 5
-    silence = DefaultAfter(timedelta(milliseconds=1500), value=0.25, reduce="sum", bounds=(0, 1))
-    assert settings(rewards=silence)["window"] == "1s500000us"
-    assert semantics_of(settings(rewards=silence)) == (silence, None)
+    default = DefaultAfter(timedelta(milliseconds=1500), value=0.25, reduce="sum", bounds=(0, 1))
+    assert settings(rewards=default)["window"] == "1s500000us"
+    assert semantics_of(settings(rewards=default)) == (default, None)
     assert journal.end(0) == 2
     assert semantics_of(first) == (Explicit(timedelta(days=7)), 90 * DAY_US + 5_000_000)
     with pytest.raises(InvalidInput, match="upgrade belated, or pass the options"):
@@ -133,14 +133,14 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
 def test_many_decisions_are_those_of_one_after_the_other(clock: ManualClock) -> None:
     """Each sees the ones before it as pending; the sums are not touched twice."""
     for policy in (UCB, DelayedUCB(2, Bernoulli(), metric="gram"), Uniform(2, Bernoulli())):
-        together, apart = opened(clock, policy=policy), opened(clock, policy=policy)
+        batched, sequential = opened(clock, policy=policy), opened(clock, policy=policy)
         offers = [table(n) for n in range(30)]
-        many = together.decide_many(rows=offers)
-        single = [apart.decide(rows=rows) for rows in offers]
-        assert [d.index for d in many] == [d.index for d in single]
-        assert [d.mean for d in many] == pytest.approx([d.mean for d in single])
-        assert together.pending.count == apart.pending.count == 30
-        models = together._fold.model, apart._fold.model
+        batch = batched.decide_many(rows=offers)
+        single = [sequential.decide(rows=rows) for rows in offers]
+        assert [d.index for d in batch] == [d.index for d in single]
+        assert [d.mean for d in batch] == pytest.approx([d.mean for d in single])
+        assert batched.pending.count == sequential.pending.count == 30
+        models = batched._fold.model, sequential._fold.model
         assert models[0].decisions == models[1].decisions == 30
         np.testing.assert_allclose(
             models[0].decided @ models[0].decided.T, models[1].decided @ models[1].decided.T
@@ -151,8 +151,8 @@ def test_many_decisions_with_features(clock: ManualClock) -> None:
     """An offer is a context with its actions; no offer at all is no decision."""
     features = PerArm(["blue", "red"])
     bandit = opened(clock, features=features)
-    many = bandit.decide_many([(None, ["red"]), (None, ["blue", "red"])])
-    assert many[0].action == "red"
+    decisions = bandit.decide_many([(None, ["red"]), (None, ["blue", "red"])])
+    assert decisions[0].action == "red"
     assert bandit.decide_many([]) == []
     assert bandit.decision_counts["pending"] == 2
 
@@ -311,8 +311,8 @@ def test_parts_that_add_up_beyond_the_family_are_held(clock: ManualClock) -> Non
     bandit.decide(rows=ROWS, id="a")
     for part in ("click", "sale"):
         bandit.observe("a", 0.75, part=part)
-    again = opened(clock, rewards=Explicit(reduce="sum"), journal=bandit.journal)
-    assert again.digest == bandit.digest
+    reopened = opened(clock, rewards=Explicit(reduce="sum"), journal=bandit.journal)
+    assert reopened.digest == bandit.digest
     assert bandit._fold.learner.observed.moments().cross.sum() == 1.0
     bandit.void("a")
     assert bandit.estimate.n == 0
@@ -326,15 +326,17 @@ def test_pending_tells_the_oldest(clock: ManualClock) -> None:
     bandit = opened(clock, journal=MemoryJournal(partitions=4, clock=clock))
     assert (bandit.pending.count, bandit.pending.oldest, list(bandit.pending)) == (0, None, [])
     start = clock.now
-    made = []
+    decisions = []
     for _ in range(5):
-        made.append(bandit.decide(rows=ROWS))
+        decisions.append(bandit.decide(rows=ROWS))
         clock.now += 10
-    bandit.observe(made[0].id, 1.0)
+    bandit.observe(decisions[0].id, 1.0)
     pending = bandit.pending
     assert pending.count == len(pending) == 4
     assert pending.oldest == as_datetime(start + 10)
-    assert dict(pending) == {d.id: as_datetime(start + 10 * n) for n, d in enumerate(made) if n}
+    assert dict(pending) == {
+        d.id: as_datetime(start + 10 * n) for n, d in enumerate(decisions) if n
+    }
 
 
 def test_a_story_is_whole(clock: ManualClock) -> None:
@@ -344,53 +346,53 @@ def test_a_story_is_whole(clock: ManualClock) -> None:
     start = clock.now
     clock.now += 5
     bandit.observe(decision.id, 1.0, at=as_datetime(start + 2))
-    story = bandit.entry(decision.id)
-    assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
-    assert (story.recorded, story.due) == (as_datetime(start), as_datetime(start + DAY_US))
-    [one] = story.reported
-    assert (one.recorded, one.at) == (as_datetime(start + 5), as_datetime(start + 2))
-    assert one.value == 1.0
+    entry = bandit.entry(decision.id)
+    assert (entry.state, entry.value, entry.late, entry.conflict) == ("rewarded", 1.0, False, False)
+    assert (entry.recorded, entry.due) == (as_datetime(start), as_datetime(start + DAY_US))
+    [report] = entry.reported
+    assert (report.recorded, report.at) == (as_datetime(start + 5), as_datetime(start + 2))
+    assert report.value == 1.0
     assert bandit.entry("nobody").decision is None
 
 
 def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None:
     """Two processes report different values at once: the entry says so, in both alike."""
-    one = opened(clock)
-    other = opened(clock, journal=one.journal)
-    one.decide(rows=ROWS, id="a")
-    one.observe("a", 1.0)
-    assert other.observe("a", 0.0).status == "conflict"
-    one.sync()
-    assert one.entry("a").conflict
-    assert one.entry("a") == other.entry("a")
-    assert one.digest == other.digest
+    first = opened(clock)
+    second = opened(clock, journal=first.journal)
+    first.decide(rows=ROWS, id="a")
+    first.observe("a", 1.0)
+    assert second.observe("a", 0.0).status == "conflict"
+    first.sync()
+    assert first.entry("a").conflict
+    assert first.entry("a") == second.entry("a")
+    assert first.digest == second.digest
 
 
 def test_two_on_one_journal_see_each_other(clock: ManualClock) -> None:
     """Each folds what the other wrote at its next call; both agree after a sync."""
-    one = opened(clock)
-    other = opened(clock, journal=one.journal)
-    decision = one.decide(rows=ROWS)
-    assert other.observe(decision.id, 1.0).status == "rewarded"
-    other.decide(rows=ROWS)
-    assert one.sync() == 2
-    assert one.sync() == 0
-    assert one.digest == other.digest
-    assert one.decision_counts == other.decision_counts
-    np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-10)
+    first = opened(clock)
+    second = opened(clock, journal=first.journal)
+    decision = first.decide(rows=ROWS)
+    assert second.observe(decision.id, 1.0).status == "rewarded"
+    second.decide(rows=ROWS)
+    assert first.sync() == 2
+    assert first.sync() == 0
+    assert first.digest == second.digest
+    assert first.decision_counts == second.decision_counts
+    np.testing.assert_allclose(first.estimate.theta, second.estimate.theta, atol=1e-10)
 
 
 def test_the_past_is_as_it_was_known(clock: ManualClock) -> None:
     """By a time with its zone or by microseconds; the moment itself belongs to it."""
     bandit = opened(clock)
     decision = bandit.decide(rows=ROWS)
-    then = clock.now
+    instant = clock.now
     clock.now += 1
     bandit.observe(decision.id, 1.0)
-    assert bandit.as_of(then).entry(decision.id).state == "pending"
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=then)
-    assert bandit.as_of(moment).digest == bandit.as_of(then).digest
-    assert bandit.as_of(then + 1).digest == bandit.digest
-    assert bandit.as_of(then - 1).entry(decision.id).state == "unknown"
-    assert bandit.as_of(then).as_of(then + 1).digest == bandit.digest
-    assert bandit.as_of(then).estimate.n == 0
+    assert bandit.as_of(instant).entry(decision.id).state == "pending"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
+    assert bandit.as_of(moment).digest == bandit.as_of(instant).digest
+    assert bandit.as_of(instant + 1).digest == bandit.digest
+    assert bandit.as_of(instant - 1).entry(decision.id).state == "unknown"
+    assert bandit.as_of(instant).as_of(instant + 1).digest == bandit.digest
+    assert bandit.as_of(instant).estimate.n == 0

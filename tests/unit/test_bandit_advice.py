@@ -53,13 +53,13 @@ def test_a_bandit_warns_once_where_it_is_called() -> None:
     """And again when it is opened again: the warning is that of the state."""
     clock = ManualClock()
     bandit = opened(clock)
-    with pytest.warns(MissingRewardWarning, match=r"all rewards so far are 1.*#alike") as caught:
+    with pytest.warns(MissingRewardWarning, match=r"all rewards so far are 1.*#alike") as issued:
         clicks(bandit, clock, 500)
-    assert [one.filename for one in caught] == [__file__]
-    other = opened(clock, bandit.journal)
-    with pytest.warns(MissingRewardWarning) as again:
-        clicks(other, clock, 100)
-    assert len(again) == 1
+    assert [warning.filename for warning in issued] == [__file__]
+    second = opened(clock, bandit.journal)
+    with pytest.warns(MissingRewardWarning) as repeated:
+        clicks(second, clock, 100)
+    assert len(repeated) == 1
 
 
 @pytest.mark.parametrize("rewards", [ConversionsOnly("7d"), DefaultAfter("7d")])
@@ -67,9 +67,9 @@ def test_a_loop_in_which_no_time_passes_is_warned_of(rewards: Rewards) -> None:
     """Within the first hundred decisions, with what to do about it."""
     clock = ManualClock()
     bandit = Bandit(policy=POLICY, rewards=rewards, clock=clock, seed=1)
-    with pytest.warns(WindowWarning) as caught:
+    with pytest.warns(WindowWarning) as issued:
         clicks(bandit, clock, 100, step=0)
-    (message,) = [str(one.message) for one in caught]
+    (message,) = [str(warning.message) for warning in issued]
     assert "Bandit(clock=...)" in message
     assert ("ConversionsOnly(window)" in message) == isinstance(rewards, DefaultAfter)
 
@@ -78,18 +78,18 @@ def test_a_window_far_longer_than_conversions_take_is_warned_of_once() -> None:
     """A thousand times; not if the bandit is too young to have seen slow ones."""
     clock = ManualClock()
     bandit = Bandit(policy=POLICY, rewards=ConversionsOnly("30d"), clock=clock, seed=1)
-    with pytest.warns(WindowWarning, match=r"99% of the conversions arrived within") as caught:
+    with pytest.warns(WindowWarning, match=r"99% of the conversions arrived within") as issued:
         clicks(bandit, clock, 1_000)
-    assert len(caught) == 1
+    assert len(issued) == 1
     slow = Bandit(policy=POLICY, rewards=ConversionsOnly("5m"), clock=clock, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        waiting = []
+        pending = []
         for n in range(400):
             clock.now += MINUTE
-            waiting.append(slow.decide(rows=np.eye(2)).id)
+            pending.append(slow.decide(rows=np.eye(2)).id)
             if n % 10 == 5:
-                slow.observe(waiting[-4], 1.0)
+                slow.observe(pending[-4], 1.0)
 
 
 def test_what_is_refused_as_a_duplicate_counts() -> None:
@@ -126,28 +126,28 @@ def test_the_evidence_is_what_happened(policy: Policy) -> None:
     clock = ManualClock()
     bandit = opened(clock, policy=policy)
     rng = np.random.default_rng(0)
-    made = []
+    decisions = []
     for n in range(90):
         clock.now += MINUTE
         rows = rng.normal(size=(2, 2)).astype(np.float32)
-        made.append((clock.now, bandit.decide(rows=rows)))
+        decisions.append((clock.now, bandit.decide(rows=rows)))
         if n % 3 == 1:
-            bandit.observe(made[-1][1].id, 0.25)
+            bandit.observe(decisions[-1][1].id, 0.25)
         elif n % 9 == 2:
-            bandit.observe(made[-1][1].id, 0.5, part="sale")
-    bandit.void(made[0][1].id)
-    seen = evidence_of(bandit._fold)
-    assert (seen.decisions, seen.pending, seen.rewards) == (89, 49, 40)
-    assert seen.made.tolist() == [at for at, _ in made[1:]]
-    assert seen.now == clock.now
-    assert seen.latest == seen.arrived.max() == made[88][0]
+            bandit.observe(decisions[-1][1].id, 0.5, part="sale")
+    bandit.void(decisions[0][1].id)
+    observed = evidence_of(bandit._fold)
+    assert (observed.decisions, observed.pending, observed.rewards) == (89, 49, 40)
+    assert observed.made.tolist() == [at for at, _ in decisions[1:]]
+    assert observed.now == clock.now
+    assert observed.latest == observed.arrived.max() == decisions[88][0]
     expected = [0.25 if n % 3 == 1 else 0.5 for n in range(1, 90) if n % 3 == 1 or n % 9 == 2]
-    assert seen.value[seen.rewarded].tolist() == expected
-    assert (seen.arrived == seen.made)[seen.rewarded].all()
-    assert seen.at.tolist() == list(range(89))
-    np.testing.assert_array_equal(seen.rows, [decision.x for _, decision in made[1:]])
+    assert observed.value[observed.rewarded].tolist() == expected
+    assert (observed.arrived == observed.made)[observed.rewarded].all()
+    assert observed.at.tolist() == list(range(89))
+    np.testing.assert_array_equal(observed.rows, [decision.x for _, decision in decisions[1:]])
     digest = bandit.digest
-    assert evidence_of(bandit._fold).arrived.tolist() == seen.arrived.tolist()
+    assert evidence_of(bandit._fold).arrived.tolist() == observed.arrived.tolist()
     assert bandit.digest == digest
 
 
@@ -162,13 +162,13 @@ def test_a_replay_has_the_same_evidence() -> None:
             for n, decision in enumerate(bandit.decide_many(rows=[np.eye(2)] * 500)):
                 if n % 50 == 0:
                     bandit.observe(decision.id, 1.0)
-        again = opened(clock, bandit.journal)
-    seen, replayed = evidence_of(bandit._fold), evidence_of(again._fold)
-    assert len(seen.made) == SAMPLE < seen.decisions
-    assert len(seen.rows) == ROWS
+        reopened = opened(clock, bandit.journal)
+    observed, replayed = evidence_of(bandit._fold), evidence_of(reopened._fold)
+    assert len(observed.made) == SAMPLE < observed.decisions
+    assert len(observed.rows) == ROWS
     for name in ("made", "arrived", "value", "learned", "rows", "at"):
-        np.testing.assert_array_equal(getattr(seen, name), getattr(replayed, name))
-    assert seen.latest == replayed.latest
+        np.testing.assert_array_equal(getattr(observed, name), getattr(replayed, name))
+    assert observed.latest == replayed.latest
 
 
 def test_of_long_rows_there_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,14 +91,14 @@ def test_actions_are_one_for_each_row(bandit: Bandit, actions: Any, match: str) 
 
 def test_features_need_actions() -> None:
     """Which are offered must be said, in a retry too; unless the features know all of them."""
-    made = Bandit(policy=UCB, rewards=Explicit(), features=Shared(action=["price"]))
-    made.decide(None, {"blue": [1.0], "red": [2.0]}, id="a")
-    assert_refused(made, lambda: made.decide(None), "pass the offered actions")
-    assert_refused(made, lambda: made.decide(None, id="a"), "pass the offered actions")
-    made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
-    decision = made.decide(None, id="a")
-    assert decision == made.decide(None, ["blue", "red"], id="a")
-    assert_refused(made, lambda: made.decide(None, ["green"]), "unknown action 'green'")
+    encoding = Bandit(policy=UCB, rewards=Explicit(), features=Shared(action=["price"]))
+    encoding.decide(None, {"blue": [1.0], "red": [2.0]}, id="a")
+    assert_refused(encoding, lambda: encoding.decide(None), "pass the offered actions")
+    assert_refused(encoding, lambda: encoding.decide(None, id="a"), "pass the offered actions")
+    encoding = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
+    decision = encoding.decide(None, id="a")
+    assert decision == encoding.decide(None, ["blue", "red"], id="a")
+    assert_refused(encoding, lambda: encoding.decide(None, ["green"]), "unknown action 'green'")
 
 
 def test_a_decision_without_rows(bandit: Bandit) -> None:
@@ -124,8 +124,8 @@ def test_a_context_without_features(bandit: Bandit, context: Any, match: str) ->
 
 def test_rows_of_a_bandit_that_makes_them() -> None:
     """It encodes rows from contexts; the error says to pass these."""
-    made = Bandit(["blue", "red"], rewards=Explicit())
-    assert_refused(made, lambda: made.decide(rows=ROWS), "encodes rows from contexts")
+    encoding = Bandit(["blue", "red"], rewards=Explicit())
+    assert_refused(encoding, lambda: encoding.decide(rows=ROWS), "encodes rows from contexts")
 
 
 BAD_IDS: list[tuple[Any, str]] = [
@@ -155,14 +155,14 @@ def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
 
 def test_an_id_names_one_decision(bandit: Bandit) -> None:
     """The same id with other rows is refused; with the same rows the decision comes back."""
-    other = [[0.5, 0.5], [0.5, 0.5]]
+    rows = [[0.5, 0.5], [0.5, 0.5]]
     assert_refused(
-        bandit, lambda: bandit.decide(rows=other, id="a"), "use a new id for each decision"
+        bandit, lambda: bandit.decide(rows=rows, id="a"), "use a new id for each decision"
     )
-    before = bandit.journal.end(0)
-    again = bandit.decide(rows=ROWS, id="a")
-    assert again == bandit.entry("a").decision
-    assert bandit.journal.end(0) == before
+    end = bandit.journal.end(0)
+    retry = bandit.decide(rows=ROWS, id="a")
+    assert retry == bandit.entry("a").decision
+    assert bandit.journal.end(0) == end
 
 
 @pytest.mark.parametrize("activated", [1, None, "yes"])
@@ -196,10 +196,10 @@ def test_rewards_that_are_none(bandit: Bandit, value: Any, match: str) -> None:
 
 def test_rewards_are_within_their_bounds() -> None:
     """As declared, within what the family allows."""
-    made = Bandit(policy=DelayedUCB(2, Gaussian()), rewards=Explicit(bounds=(-1.0, 4.0)))
-    made.decide(rows=ROWS, id="a")
-    assert_refused(made, lambda: made.observe("a", 4.5), r"outside \[-1, 4\]")
-    assert made.observe("a", 4.0).status == "rewarded"
+    bounded = Bandit(policy=DelayedUCB(2, Gaussian()), rewards=Explicit(bounds=(-1.0, 4.0)))
+    bounded.decide(rows=ROWS, id="a")
+    assert_refused(bounded, lambda: bounded.observe("a", 4.5), r"outside \[-1, 4\]")
+    assert bounded.observe("a", 4.0).status == "rewarded"
 
 
 @pytest.mark.parametrize("revision", [-1, 1.0, True, False, None, "1", 1 << 63, 0.0])
@@ -228,13 +228,13 @@ def test_times_have_a_zone(bandit: Bandit, at: Any) -> None:
 
 def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
     """The error says so, nothing is written; the higher revision goes through."""
-    before = bandit.journal.end(0)
-    with pytest.raises(RewardConflict, match="send a higher revision") as caught:
+    end = bandit.journal.end(0)
+    with pytest.raises(RewardConflict, match="send a higher revision") as error:
         bandit.observe("b", 0.0)
-    assert (caught.value.id, caught.value.value) == ("b", 0.0)
-    assert bandit.journal.end(0) == before
+    assert (error.value.id, error.value.value) == ("b", 0.0)
+    assert bandit.journal.end(0) == end
     assert bandit.observe("b", 1.0).status == "duplicate"
-    assert bandit.journal.end(0) == before
+    assert bandit.journal.end(0) == end
     assert bandit.observe("b", 0.0, revision=1).status == "revised"
     assert bandit.entry("b").value == 0.0
     bandit.observe("b", 0.5, part="click")

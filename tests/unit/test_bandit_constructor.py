@@ -37,15 +37,15 @@ def test_three_lines() -> None:
     """Decide without arguments, report, and the better action wins."""
     bandit = Bandit(COLORS, rewards=Explicit(), seed=1)
     rng = np.random.default_rng(1)
-    chosen = []
+    actions = []
     for _ in range(300):
         decision = bandit.decide()
-        chosen.append(decision.action)
+        actions.append(decision.action)
         bandit.observe(
             decision.id, float(rng.random() < (0.2 if decision.action == "blue" else 0.7))
         )
-    assert set(chosen[:10]) == set(COLORS)
-    assert chosen[-100:].count("red") > 80
+    assert set(actions[:10]) == set(COLORS)
+    assert actions[-100:].count("red") > 80
 
 
 def test_what_it_is_made_of() -> None:
@@ -54,9 +54,9 @@ def test_what_it_is_made_of() -> None:
     assert bandit.policy == DelayedUCB(2, Bernoulli(), blocks=2, floor=0.02)
     assert bandit.features == PerArm(COLORS)
     features = PerArm(COLORS, context={"age": Number(18, 90)})
-    other = Bandit(features, rewards=Explicit(), family=Gaussian(), floor=0, baseline="red")
-    assert other.policy == DelayedUCB(4, Gaussian(), blocks=2)
-    assert other.decide({"age": 41}).action in COLORS
+    linear = Bandit(features, rewards=Explicit(), family=Gaussian(), floor=0, baseline="red")
+    assert linear.policy == DelayedUCB(4, Gaussian(), blocks=2)
+    assert linear.decide({"age": 41}).action in COLORS
     with pytest.raises(InvalidInput, match="`rewards` is missing"):
         Bandit(COLORS)
 
@@ -114,9 +114,9 @@ def test_actions_may_be_named_or_not() -> None:
     bandit = Bandit(COLORS, rewards=WEEK)
     assert bandit.decide(None, COLORS).action in COLORS
     assert bandit.decide(None, ["red"]).action == "red"
-    made = bandit.decide_many([None] * 4)
-    assert {one.action for one in made} == set(COLORS)
-    assert bandit.entry(made[0].id).request.actions == COLORS  # type: ignore[union-attr]
+    decisions = bandit.decide_many([None] * 4)
+    assert {decision.action for decision in decisions} == set(COLORS)
+    assert bandit.entry(decisions[0].id).request.actions == COLORS  # type: ignore[union-attr]
 
 
 def test_it_survives_reopening(tmp_path: Path) -> None:
@@ -126,14 +126,14 @@ def test_it_survives_reopening(tmp_path: Path) -> None:
         first = bandit.decide(id="a")
         bandit.observe("a", 1.0)
         digest = bandit.digest
-    with Bandit(COLORS, rewards=WEEK, journal=address) as again:
-        assert again.digest == digest
-        assert again.decide(id="a") == first
-    with Bandit([*COLORS, "green"], rewards=WEEK, journal=address) as larger:
-        assert larger.decide(None, ["green"]).action == "green"
-        assert larger.digest != digest
-    with Bandit(["red", "blue"], rewards=WEEK, journal=address) as other:
-        assert other.estimate.n == 1
+    with Bandit(COLORS, rewards=WEEK, journal=address) as reopened:
+        assert reopened.digest == digest
+        assert reopened.decide(id="a") == first
+    with Bandit([*COLORS, "green"], rewards=WEEK, journal=address) as extended:
+        assert extended.decide(None, ["green"]).action == "green"
+        assert extended.digest != digest
+    with Bandit(["red", "blue"], rewards=WEEK, journal=address) as reordered:
+        assert reordered.estimate.n == 1
 
 
 def test_the_past_can_be_seen() -> None:
@@ -141,10 +141,10 @@ def test_the_past_can_be_seen() -> None:
     clock = ManualClock()
     bandit = Bandit(COLORS, rewards=WEEK, clock=clock, journal=MemoryJournal(clock=clock))
     decision = bandit.decide()
-    before = clock.now
+    instant = clock.now
     clock.now += 60_000_000
     bandit.observe(decision.id, 1.0)
-    past = bandit.as_of(before)
+    past = bandit.as_of(instant)
     assert past.pending.count == 1
     assert bandit.pending.count == 0
 
@@ -166,23 +166,25 @@ def test_a_replay_of_encoded_contexts_is_exact(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/people.db?bandit=people"
     features = PerArm(COLORS, context=CONTEXT)
     with Bandit(features, rewards=WEEK, journal=address, seed=3) as bandit:
-        made = bandit.decide_many([record(n) for n in range(200)])
-        bandit.observe_many((one.id, n % 2) for n, one in enumerate(made))
+        decisions = bandit.decide_many([record(n) for n in range(200)])
+        bandit.observe_many((decision.id, n % 2) for n, decision in enumerate(decisions))
         configured = bandit.journal.configured()
         assert configured is not None
-        written = as_features(configured.settings["features"])
-        anew = Fold(bandit.policy, WEEK)
-        anew.catch_up(bandit.journal)
-        assert anew.digest == bandit.digest
-        assert same_sums(anew, bandit._fold, 0.0)
+        encoder = as_features(configured.settings["features"])
+        fold = Fold(bandit.policy, WEEK)
+        fold.catch_up(bandit.journal)
+        assert fold.digest == bandit.digest
+        assert same_sums(fold, bandit._fold, 0.0)
         digest = bandit.digest
-        for one in made[:20]:  # the request that was kept gives the same row again
-            kept = bandit.entry(one.id).request
-            assert kept is not None
-            assert kept.actions is not None
-            assert (written.rows(kept.context, kept.actions)[one.index] == one.x).all()
-    with Bandit(written, rewards=WEEK, journal=address) as again:
-        assert again.digest == digest
-    other = PerArm(COLORS, context={**CONTEXT, "age": Number(18, 91)})
-    with Bandit(other, rewards=WEEK, journal=address) as again:
-        assert again.digest == digest
+        for decision in decisions[:20]:  # the request that was kept gives the same row again
+            request = bandit.entry(decision.id).request
+            assert request is not None
+            assert request.actions is not None
+            assert (
+                encoder.rows(request.context, request.actions)[decision.index] == decision.x
+            ).all()
+    with Bandit(encoder, rewards=WEEK, journal=address) as reopened:
+        assert reopened.digest == digest
+    changed = PerArm(COLORS, context={**CONTEXT, "age": Number(18, 91)})
+    with Bandit(changed, rewards=WEEK, journal=address) as reopened:
+        assert reopened.digest == digest

@@ -168,9 +168,9 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_changed_record_stops_the_bandit_at_its_place(tmp_path: Path) -> None:
     """A record that was changed after it was written is never learned."""
     path = tmp_path / "offers.db"
-    with Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")) as made:
-        made.observe(made.decide(rows=ROWS).id, 1.0)
-        made.decide(rows=ROWS)
+    with Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")) as bandit:
+        bandit.observe(bandit.decide(rows=ROWS).id, 1.0)
+        bandit.decide(rows=ROWS)
     _meddle(path, "DELETE FROM cell WHERE name LIKE 'snapshot%'")
     _meddle(path, f"UPDATE record SET recorded = recorded + 1 WHERE place % {1 << 40} = 1")
     with (

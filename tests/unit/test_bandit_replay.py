@@ -53,13 +53,13 @@ def test_a_snapshot_counts_decisions_that_left(clock: ManualClock) -> None:
     bandit.decide(rows=ROWS, activated=False)
     bandit.settle()
     bandit.save()
-    again = opened(clock, policy=policy, journal=bandit.journal)
+    reopened = opened(clock, policy=policy, journal=bandit.journal)
     fresh = bandit.as_of(clock.now)
     assert bandit.decision_counts["censored"] > 0
     assert bandit.decision_counts["voided"] > 0
-    live = bandit._fold.model.decisions
-    assert again._fold.model.decisions == fresh._fold.model.decisions == live == 40
-    assert again._fold.version == fresh._fold.version == bandit._fold.version
+    counted = bandit._fold.model.decisions
+    assert reopened._fold.model.decisions == fresh._fold.model.decisions == counted == 40
+    assert reopened._fold.version == fresh._fold.version == bandit._fold.version
 
 
 def test_a_snapshot_of_other_settings_is_not_used(clock: ManualClock) -> None:
@@ -70,31 +70,31 @@ def test_a_snapshot_of_other_settings_is_not_used(clock: ManualClock) -> None:
     bandit.decide(rows=ROWS)
     bandit.save()
     clock.now += 2 * DAY_US
-    other = opened(clock, journal=bandit.journal, rewards=DefaultAfter(DAY))
-    assert other.estimate.n == 10
-    assert other.settle() == 1
-    assert other.estimate.n == 11
+    reopened = opened(clock, journal=bandit.journal, rewards=DefaultAfter(DAY))
+    assert reopened.estimate.n == 10
+    assert reopened.settle() == 1
+    assert reopened.estimate.n == 11
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_snapshots_of_two_processes_do_not_mix(clock: ManualClock, partitions: int) -> None:
     """Full blocks are stored once; after another's snapshot all is stored again, and fits."""
     journal, tuning = MemoryJournal(partitions=partitions, clock=clock), Tuning(block=4)
-    one = opened(clock, journal=journal, tuning=tuning)
-    other = opened(clock, journal=journal, tuning=tuning)
+    first = opened(clock, journal=journal, tuning=tuning)
+    second = opened(clock, journal=journal, tuning=tuning)
     for n in range(40):
-        bandit = (one, other)[n % 2]
+        bandit = (first, second)[n % 2]
         clock.now += 1
         decision = bandit.decide(rows=table(n))
         if n % 5:
             bandit.observe(decision.id, float(n % 3 == 0))
-        one.sync()
-        other.sync()
+        first.sync()
+        second.sync()
         if n % 3 == 0:
             bandit.save()
     fresh = opened(clock, journal=journal, tuning=tuning)
-    assert fresh.digest == one.digest == other.digest
-    np.testing.assert_allclose(fresh.estimate.theta, one.estimate.theta, atol=1e-8)
+    assert fresh.digest == first.digest == second.digest
+    np.testing.assert_allclose(fresh.estimate.theta, first.estimate.theta, atol=1e-8)
 
 
 def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> None:
@@ -108,15 +108,17 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
         if n >= 20:
             bandit.observe(ids[n - 20], 0.1 * rng.normal())
     bandit.save()
-    again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
-    stories = [bandit.entry(id).decision for id in ids[-20:]]
-    rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
-    for one in (bandit, again, bandit.as_of("9999-12-31T00:00Z")):
-        learner = one._fold.learner
+    reopened = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
+    decisions = [bandit.entry(id).decision for id in ids[-20:]]
+    rows = np.array(
+        [decision.x for decision in decisions if decision is not None], dtype=np.float64
+    )
+    for replica in (bandit, reopened, bandit.as_of("9999-12-31T00:00Z")):
+        learner = replica._fold.learner
         learner.renew()
         model = learner.model
-        both = np.linalg.inv(model.decided @ model.decided.T)
-        pending = both - np.linalg.inv(model.observed @ model.observed.T)
+        total = np.linalg.inv(model.decided @ model.decided.T)
+        pending = total - np.linalg.inv(model.observed @ model.observed.T)
         np.testing.assert_allclose(pending, rows.T @ rows / model.dispersion, rtol=1e-6)
 
 
@@ -127,19 +129,21 @@ def test_grown_features_learn_from_older_rows(clock: ManualClock) -> None:
     policies = DelayedUCB(4, Gaussian()), DelayedUCB(6, Gaussian())
     journal = MemoryJournal(clock=clock)
     first = opened(clock, journal=journal, policy=policies[0], features=small)
-    made = [first.decide([float(n)], ["blue", "red"], id=f"{n}") for n in range(6)]
-    for decision in made[:3]:
+    decisions = [first.decide([float(n)], ["blue", "red"], id=f"{n}") for n in range(6)]
+    for decision in decisions[:3]:
         first.observe(decision.id, 2.0)
     first.save()
     second = opened(clock, journal=journal, policy=policies[1], features=large)
     assert (second.pending.count, second.estimate.n) == (3, 3)
     np.testing.assert_allclose(second.estimate.theta[:2], first.estimate.theta, atol=1e-12)
     np.testing.assert_allclose(second.estimate.theta[2:], 0.0, atol=1e-12)
-    for decision in made[3:]:
+    for decision in decisions[3:]:
         second.observe(decision.id, 2.0)
-    assert second.decide([0.0], ["blue", "red"], id="0") == made[0]  # a retry across the growth
+    assert (
+        second.decide([0.0], ["blue", "red"], id="0") == decisions[0]
+    )  # a retry across the growth
     second.observe(second.decide([1.0], ["green"]).id, 5.0)
-    second.void(made[0].id)
+    second.void(decisions[0].id)
     second.save()
     third = opened(clock, journal=journal, policy=policies[1], features=large)
     assert third.digest == second.digest
@@ -170,17 +174,17 @@ def test_replay_of_many_records_is_a_bulk(clock: ManualClock, policy: Policy) ->
     """More than a thousand records are folded with one fit, to the same estimate."""
     bandit = opened(clock, policy=policy, rewards=Explicit())
     rng = np.random.default_rng(0)
-    made = []
+    decisions = []
     for n in range(700):
-        made.append(bandit.decide(rows=table(n)))
+        decisions.append(bandit.decide(rows=table(n)))
         if n % 7 != 3:
-            at = int(rng.integers(len(made)))
-            bandit.observe(made.pop(at).id, float(rng.random() < 0.4))
-    again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
-    assert again.digest == bandit.digest
-    assert again.pending.count == bandit.pending.count == len(made)
-    np.testing.assert_allclose(again.estimate.theta, bandit.estimate.theta, rtol=1e-8, atol=1e-8)
-    model, live = again._fold.model, bandit._fold.model
+            index = int(rng.integers(len(decisions)))
+            bandit.observe(decisions.pop(index).id, float(rng.random() < 0.4))
+    reopened = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
+    assert reopened.digest == bandit.digest
+    assert reopened.pending.count == bandit.pending.count == len(decisions)
+    np.testing.assert_allclose(reopened.estimate.theta, bandit.estimate.theta, rtol=1e-8, atol=1e-8)
+    model, live = reopened._fold.model, bandit._fold.model
     assert (model.n, model.decisions) == (live.n, live.decisions)
 
 
@@ -229,10 +233,10 @@ def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     """Positions and stamps are the journal's; ``at`` is for people."""
     bandit = opened(clock)
     bandit.decide(rows=ROWS, id="a")
-    at = clock.now - 5
-    assert bandit.observe("a", 1.0, at=as_datetime(at)).status == "rewarded"
+    event_time = clock.now - 5
+    assert bandit.observe("a", 1.0, at=as_datetime(event_time)).status == "rewarded"
     record = bandit.journal.read(0, 2, 1)[0]
-    assert record.event == Reward("a", at, 1.0)
+    assert record.event == Reward("a", event_time, 1.0)
     assert record.recorded == clock.now
     stamps = [record.recorded for record in bandit.journal.read(0, 0, 10)]
     assert all(a <= b for a, b in pairwise(stamps))

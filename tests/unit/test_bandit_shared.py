@@ -25,12 +25,12 @@ ROWS: Row = np.eye(3, dtype=np.float32)
 
 def opened(journal: Journal | None = None, **more: Any) -> Bandit:
     """A bandit with three actions."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "policy": DelayedUCB(3, Bernoulli()),
         "rewards": Explicit(timedelta(days=7)),
         "seed": 7,
     }
-    return Bandit(journal=journal, **(given | more))
+    return Bandit(journal=journal, **(defaults | more))
 
 
 # --- threads and processes -----------------------------------------------------------------------
@@ -48,10 +48,10 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
         try:
             for n in range(rounds):
                 decision = bandit.decide(rows=ROWS, id=f"{number}-{n}" if n % 2 else None)
-                (other,) = bandit.decide_many(rows=[ROWS])
+                (voided,) = bandit.decide_many(rows=[ROWS])
                 assert bandit.observe(decision.id, float(n % 2)).status == "rewarded"
                 assert bandit.entry(decision.id).state == "rewarded"
-                bandit.void(other.id)
+                bandit.void(voided.id)
                 assert bandit.pending.count >= len(list(bandit.pending)) - 8
         except Exception as error:
             failures.append(error)
@@ -92,24 +92,24 @@ def test_forked_processes_draw_different_numbers() -> None:
         draws = [queue.get(timeout=30) for _ in children]
     for child in children:
         child.join()
-    assert len({tuple(one) for one in draws}) == 3
-    _draws(bandit, mine := multiprocessing.get_context("fork").SimpleQueue())
-    assert mine.get() not in draws
+    assert len({tuple(draw) for draw in draws}) == 3
+    _draws(bandit, own_queue := multiprocessing.get_context("fork").SimpleQueue())
+    assert own_queue.get() not in draws
 
 
 def test_every_reading_sees_what_other_processes_wrote() -> None:
     """Without a call in between that writes."""
     journal = MemoryJournal()
-    one, other = opened(journal), opened(journal)
-    decision = one.decide(rows=ROWS)
-    assert other.pending.count == 1
-    assert other.entry(decision.id).state == "pending"
-    one.observe(decision.id, 1.0)
-    assert other.decision_counts["rewarded"] == 1
-    assert other.estimate.n == 1
-    assert other.event_counts["rewarded"] == 1
-    one.void(one.decide(rows=ROWS).id)
-    assert other.digest == one.digest
+    first, second = opened(journal), opened(journal)
+    decision = first.decide(rows=ROWS)
+    assert second.pending.count == 1
+    assert second.entry(decision.id).state == "pending"
+    first.observe(decision.id, 1.0)
+    assert second.decision_counts["rewarded"] == 1
+    assert second.estimate.n == 1
+    assert second.event_counts["rewarded"] == 1
+    first.void(first.decide(rows=ROWS).id)
+    assert second.digest == first.digest
 
 
 # --- modes ---------------------------------------------------------------------------------------
@@ -118,18 +118,18 @@ def test_every_reading_sees_what_other_processes_wrote() -> None:
 def test_a_bandit_obeys_the_mode_in_its_journal() -> None:
     """Whoever wrote it there, and also after it was opened anew."""
     journal = MemoryJournal()
-    bandit, other = opened(journal, baseline="first"), opened(journal, baseline="first")
+    bandit, second = opened(journal, baseline="first"), opened(journal, baseline="first")
     bandit.change_mode("off", "a wrong price")
-    for one in (bandit, other, opened(journal)):
-        assert one.mode == "off"
+    for process in (bandit, second, opened(journal)):
+        assert process.mode == "off"
         with pytest.raises(BanditOff, match="switched off"):
-            one.decide(rows=ROWS)
+            process.decide(rows=ROWS)
         with pytest.raises(BanditOff):
-            one.decide_many(rows=[ROWS])
+            process.decide_many(rows=[ROWS])
     journal.append([ModeChanged(0, "baseline")])
-    made = [other.decide(rows=ROWS) for _ in range(4)]
-    assert [(decision.index, decision.propensity) for decision in made] == [(0, 1.0)] * 4
-    other.change_mode("learn")
+    decisions = [second.decide(rows=ROWS) for _ in range(4)]
+    assert [(decision.index, decision.propensity) for decision in decisions] == [(0, 1.0)] * 4
+    second.change_mode("learn")
     assert len({bandit.decide(rows=ROWS).index for _ in range(3)}) > 1
     with pytest.raises(InvalidInput, match="one of learn, freeze"):
         bandit.change_mode("pause")  # type: ignore[arg-type]
@@ -155,9 +155,9 @@ def test_a_frozen_bandit_goes_on_with_the_model_of_that_moment(restart: str) -> 
     if restart != "live":
         bandit = opened(journal, clock=clock)
     np.testing.assert_allclose(bandit._decider.model.theta, theta, rtol=0.2, atol=0.05)
-    again = bandit.decide(rows=ROWS)
-    assert again.index == frozen.index
-    assert again.mean == pytest.approx(frozen.mean, abs=0.01)
+    thawed = bandit.decide(rows=ROWS)
+    assert thawed.index == frozen.index
+    assert thawed.mean == pytest.approx(frozen.mean, abs=0.01)
     assert bandit.decision_counts["rewarded"] == 60
     bandit.change_mode("learn")
     assert bandit.decide(rows=ROWS).mean != pytest.approx(frozen.mean, abs=0.01)

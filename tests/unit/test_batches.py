@@ -34,8 +34,8 @@ Frame = Callable[[dict[str, list[Any]]], Any]
 @pytest.fixture(params=[pandas_frame, polars_frame])
 def frame(request: pytest.FixtureRequest) -> Frame:
     """Return a function that creates a frame from columns."""
-    make: Frame = request.param
-    return make
+    convert: Frame = request.param
+    return convert
 
 
 def test_a_frame_is_read_line_by_line(frame: Frame) -> None:
@@ -48,14 +48,14 @@ def test_a_frame_is_read_line_by_line(frame: Frame) -> None:
 
 def test_what_pandas_has_for_a_missing_value_is_none() -> None:
     """NaN, NaT and NA."""
-    made = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "a": pd.array([1, None], dtype="Int64"),
             "b": [1.5, float("nan")],
             "c": [pd.Timestamp(0), pd.NaT],
         }
     )
-    assert list(frame_records(made)[1].values()) == [None, None, None]
+    assert list(frame_records(table)[1].values()) == [None, None, None]
 
 
 @pytest.mark.parametrize("other", [None, [], {}, {"columns": 1}, np.eye(2), pd.Series([1.0])])
@@ -78,10 +78,10 @@ def test_columns_need_names_of_their_own() -> None:
 def test_contexts_in_a_frame_are_contexts_in_a_list(frame: Frame) -> None:
     """Each line is a request, with the same actions for all."""
     contexts = [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
-    listed = split_requests(contexts, COLORS)
-    assert split_requests(frame(LINES), COLORS) == listed
-    assert [one.context for one in listed] == contexts
-    assert all(one.actions == COLORS and one.id is None for one in listed)
+    requests = split_requests(contexts, COLORS)
+    assert split_requests(frame(LINES), COLORS) == requests
+    assert [request.context for request in requests] == contexts
+    assert all(request.actions == COLORS and request.id is None for request in requests)
 
 
 def test_pairs_bring_their_own_actions() -> None:
@@ -91,20 +91,20 @@ def test_pairs_bring_their_own_actions() -> None:
         (None, {"red": {"price": 1.0}}),
         ([0.5, 1.0], COLORS),
     ]
-    found = split_requests(pairs)
-    assert [(one.context, one.actions) for one in found] == pairs
+    requests = split_requests(pairs)
+    assert [(request.context, request.actions) for request in requests] == pairs
 
 
 def test_two_numbers_of_a_context_are_no_pair() -> None:
     """A context can be a plain sequence of two numbers."""
-    (found,) = split_requests([(0.5, 1.0)], COLORS)
-    assert found.context == (0.5, 1.0)
+    (request,) = split_requests([(0.5, 1.0)], COLORS)
+    assert request.context == (0.5, 1.0)
 
 
 def test_two_rows_are_no_pair() -> None:
     """A table of two rows can be a tuple, and several tables one array."""
-    (found,) = split_requests(None, rows=[([1.0, 0.0], [0.0, 1.0])])
-    assert found.rows == ([1.0, 0.0], [0.0, 1.0])
+    (request,) = split_requests(None, rows=[([1.0, 0.0], [0.0, 1.0])])
+    assert request.rows == ([1.0, 0.0], [0.0, 1.0])
     tables = np.ones((3, 2, 4))
     assert len(split_requests(None, COLORS, rows=tables)) == 3
 
@@ -119,18 +119,21 @@ def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
     """A named column is not part of the contexts."""
     lines = frame(LINES | {"order": ["a", "b"]})
     for ids in (["a", "b"], np.array(["a", "b"]), lines["order"]):
-        assert [one.id for one in split_requests(frame(LINES), COLORS, ids=ids)] == ["a", "b"]
-    named = split_requests(lines, COLORS, ids="order")
-    assert named == split_requests(frame(LINES), COLORS, ids=["a", "b"])
+        assert [request.id for request in split_requests(frame(LINES), COLORS, ids=ids)] == [
+            "a",
+            "b",
+        ]
+    requests = split_requests(lines, COLORS, ids="order")
+    assert requests == split_requests(frame(LINES), COLORS, ids=["a", "b"])
 
 
 def test_subjects_come_as_a_list_or_a_column(frame: Frame) -> None:
     """Numbers in a column are read as text; no subject is None."""
     lines = frame(LINES | {"customer": [17, 18]})
-    named = split_requests(lines, COLORS, subjects="customer")
-    assert named == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
-    listed = split_requests(frame(LINES), COLORS, subjects=[None, "18"])
-    assert [one.subject for one in listed] == [None, "18"]
+    requests = split_requests(lines, COLORS, subjects="customer")
+    assert requests == split_requests(frame(LINES), COLORS, subjects=["17", "18"])
+    parsed = split_requests(frame(LINES), COLORS, subjects=[None, "18"])
+    assert [request.subject for request in parsed] == [None, "18"]
     with pytest.raises(InvalidInput, match="`subjects` is 'name', but the data frame has only"):
         split_requests(lines, COLORS, subjects="name")
     with pytest.raises(InvalidInput, match="`subjects` has 1 entries for 2 requests"):

@@ -37,10 +37,10 @@ def dense(rows: Matrix) -> Matrix:
 def joined(matrix: Matrix) -> Matrix:
     """Return all blocks of a matrix, with zeros between them."""
     blocks, size, _ = matrix.shape
-    found = np.zeros((blocks, size, blocks, size))
+    table = np.zeros((blocks, size, blocks, size))
     for n, block in enumerate(matrix):
-        found[n, :, n] = block
-    return found.reshape(blocks * size, blocks * size)
+        table[n, :, n] = block
+    return table.reshape(blocks * size, blocks * size)
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def test_shapes() -> None:
 
 def test_rows_by_block(rows: Matrix) -> None:
     """Each row belongs to one block; without rows there are no blocks."""
-    found = dict(by_block(rows))
-    assert list(found) == [0, 2, 3]
-    assert sorted(np.concatenate(list(found.values())).tolist()) == list(range(20))
+    groups = dict(by_block(rows))
+    assert list(groups) == [0, 2, 3]
+    assert sorted(np.concatenate(list(groups.values())).tolist()) == list(range(20))
     assert list(by_block(rows[:0])) == []
 
 
@@ -75,8 +75,8 @@ def test_sums(rows: Matrix) -> None:
     rng = np.random.default_rng(2)
     weights, theta = rng.normal(size=20), rng.normal(size=SHAPE)
     table = dense(rows)
-    found = joined(gram(rows, weights, SHAPE))
-    np.testing.assert_allclose(found, (table.T * weights) @ table, atol=1e-14)
+    total = joined(gram(rows, weights, SHAPE))
+    np.testing.assert_allclose(total, (table.T * weights) @ table, atol=1e-14)
     np.testing.assert_allclose(cross(weights, rows, SHAPE).ravel(), weights @ table, atol=1e-14)
     np.testing.assert_allclose(predictors(rows, theta), table @ theta.ravel(), atol=1e-14)
 
@@ -84,14 +84,18 @@ def test_sums(rows: Matrix) -> None:
 def test_roots_and_solutions(rows: Matrix, precision: Matrix) -> None:
     """They are computed for the matrix of each block."""
     rng = np.random.default_rng(3)
-    right, whole = rng.normal(size=SHAPE), joined(precision)
-    inverse = np.linalg.inv(whole)
+    vector, full = rng.normal(size=SHAPE), joined(precision)
+    inverse = np.linalg.inv(full)
     root = root_of(precision)
     np.testing.assert_allclose(joined(root) @ joined(root).T, inverse, atol=1e-12)
     np.testing.assert_allclose(joined(inverse_of(precision)), inverse, atol=1e-12)
-    np.testing.assert_allclose(solve(precision, right).ravel(), inverse @ right.ravel(), atol=1e-12)
-    np.testing.assert_allclose(product(precision, right).ravel(), whole @ right.ravel(), atol=1e-12)
-    np.testing.assert_array_equal(diagonal(precision).ravel(), np.diag(whole))
+    np.testing.assert_allclose(
+        solve(precision, vector).ravel(), inverse @ vector.ravel(), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        product(precision, vector).ravel(), full @ vector.ravel(), atol=1e-12
+    )
+    np.testing.assert_array_equal(diagonal(precision).ravel(), np.diag(full))
     widths = np.linalg.norm(spread(rows, root), axis=1)
     expected = np.sqrt(np.vecdot(dense(rows) @ inverse, dense(rows)))
     np.testing.assert_allclose(widths, expected, atol=1e-12)
@@ -102,14 +106,14 @@ def test_roots_and_solutions(rows: Matrix, precision: Matrix) -> None:
 def test_outer_products_stay_within_blocks() -> None:
     """There are no products between blocks."""
     vector = np.arange(12.0).reshape(SHAPE)
-    for block, found in zip(vector, outer(vector), strict=True):
-        np.testing.assert_array_equal(found, np.outer(block, block))
+    for block, square in zip(vector, outer(vector), strict=True):
+        np.testing.assert_array_equal(square, np.outer(block, block))
 
 
 def test_a_direction_that_rounding_has_lost() -> None:
     """The root is that of the nearest positive definite matrix."""
-    lost = np.array([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]]])
-    root = root_of(lost)
+    singular = np.array([[[1.0, 1.0], [1.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]]])
+    root = root_of(singular)
     assert np.isfinite(root).all()
     np.testing.assert_allclose(root[1] @ root[1].T, 0.5 * np.eye(2))
-    np.testing.assert_allclose(solve(lost, np.ones((2, 2)))[1], [0.5, 0.5])
+    np.testing.assert_allclose(solve(singular, np.ones((2, 2)))[1], [0.5, 0.5])
