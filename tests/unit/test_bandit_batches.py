@@ -59,9 +59,7 @@ def test_row_tables_take_names() -> None:
     """The actions of all tables; one array of tables will do."""
     bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(DAY), seed=3)
     decisions = bandit.decide_many(rows=np.array([ROWS, ROWS]), actions=COLORS)
-    assert {decision.action for decision in decisions} == set(
-        COLORS
-    )  # the first is pending for the second
+    assert {d.action for d in decisions} == set(COLORS)  # the first is pending for the second
 
 
 def test_an_error_names_the_request() -> None:

@@ -129,21 +129,19 @@ def test_grown_features_learn_from_older_rows(clock: ManualClock) -> None:
     policies = DelayedUCB(4, Gaussian()), DelayedUCB(6, Gaussian())
     journal = MemoryJournal(clock=clock)
     first = opened(clock, journal=journal, policy=policies[0], features=small)
-    decisions = [first.decide([float(n)], ["blue", "red"], id=f"{n}") for n in range(6)]
-    for decision in decisions[:3]:
+    choices = [first.decide([float(n)], ["blue", "red"], id=f"{n}") for n in range(6)]
+    for decision in choices[:3]:
         first.observe(decision.id, 2.0)
     first.save()
     second = opened(clock, journal=journal, policy=policies[1], features=large)
     assert (second.pending.count, second.estimate.n) == (3, 3)
     np.testing.assert_allclose(second.estimate.theta[:2], first.estimate.theta, atol=1e-12)
     np.testing.assert_allclose(second.estimate.theta[2:], 0.0, atol=1e-12)
-    for decision in decisions[3:]:
+    for decision in choices[3:]:
         second.observe(decision.id, 2.0)
-    assert (
-        second.decide([0.0], ["blue", "red"], id="0") == decisions[0]
-    )  # a retry across the growth
+    assert second.decide([0.0], ["blue", "red"], id="0") == choices[0]  # a retry across the growth
     second.observe(second.decide([1.0], ["green"]).id, 5.0)
-    second.void(decisions[0].id)
+    second.void(choices[0].id)
     second.save()
     third = opened(clock, journal=journal, policy=policies[1], features=large)
     assert third.digest == second.digest
