@@ -105,8 +105,8 @@ def test_rows_mean_the_same_whatever_the_catalogue_holds() -> None:
     assert FEATURES == PLAIN == as_features(repr(FEATURES))
     assert hash(FEATURES) == hash(PLAIN)
     assert FEATURES.extends(PLAIN)
-    for twin in (pickle.loads(pickle.dumps(FEATURES)), copy.deepcopy(FEATURES)):
-        assert twin.rows(ADULT, [7]).tobytes() == FEATURES.rows(ADULT, [7]).tobytes()
+    for copied in (pickle.loads(pickle.dumps(FEATURES)), copy.deepcopy(FEATURES)):
+        assert copied.rows(ADULT, [7]).tobytes() == FEATURES.rows(ADULT, [7]).tobytes()
     assert PLAIN.fit([ADULT], OFFERS).catalogue is None
     assert FEATURES.fit([ADULT], OFFERS).catalogue == OFFERS
 
@@ -123,9 +123,13 @@ def test_values_of_a_catalogue_are_counted_once() -> None:
 
 def test_a_bandit_offers_the_catalogue() -> None:
     """Without named actions all are offered; stored requests hold only names."""
-    one = bandit()
-    made = [one.decide(ADULT), one.decide(ADULT, ["red shoes", 7]), *one.decide_many([ADULT] * 2)]
-    offers = [one.entry(decision.id).request for decision in made]
+    shop = bandit()
+    decisions = [
+        shop.decide(ADULT),
+        shop.decide(ADULT, ["red shoes", 7]),
+        *shop.decide_many([ADULT] * 2),
+    ]
+    offers = [shop.entry(decision.id).request for decision in decisions]
     assert [request.actions for request in offers if request] == [
         [*OFFERS],
         ["red shoes", 7],
@@ -133,24 +137,24 @@ def test_a_bandit_offers_the_catalogue() -> None:
         [*OFFERS],
     ]
     assert all(request and request.records is None and request.digests for request in offers)
-    again = one.decide(ADULT, id="order-17")
-    assert one.decide(ADULT, id="order-17") == again
-    one.pause("anything")  # other actions may be offered with records
-    assert [state.action for state in one.actions] == ["anything"]
+    decision = shop.decide(ADULT, id="order-17")
+    assert shop.decide(ADULT, id="order-17") == decision
+    shop.pause("anything")  # other actions may be offered with records
+    assert [state.action for state in shop.actions] == ["anything"]
 
 
 def test_paused_actions_of_a_catalogue() -> None:
     """They are not in stored requests, which can still be evaluated."""
-    one = bandit()
-    one.pause("red shoes")
+    shop = bandit()
+    shop.pause("red shoes")
     for n in range(140):
-        decision = one.decide(ADULT, {"red shoes": None, "blue shoes": None, "hat": OFFERS[7]})
+        decision = shop.decide(ADULT, {"red shoes": None, "blue shoes": None, "hat": OFFERS[7]})
         assert decision.action != "red shoes"
-        one.observe(decision.id, float(n % 2))
-    request = one.entry(decision.id).request
+        shop.observe(decision.id, float(n % 2))
+    request = shop.entry(decision.id).request
     assert request is not None
     assert (request.actions, len(request.digests or b"")) == (["blue shoes", "hat"], 8)
-    assert one.evaluate("uniform").decisions == 140
+    assert shop.evaluate("uniform").decisions == 140
 
 
 def _run(one: Bandit, count: int, actions: Any = None) -> None:
@@ -166,17 +170,17 @@ def test_requests_are_evaluated_with_the_records_of_their_time() -> None:
     first = bandit(journal=journal)
     _run(first, 130)
     _run(first, 120, ["red shoes", "blue shoes"])
-    before = first.evaluate("uniform")
-    assert (before.decisions, before.notes) == (250, bandit_notes(before.notes))
-    changed = OFFERS | {7: OFFERS[7] | {"price": 50}, "hat": OFFERS[7]}
-    second = bandit(replace(PLAIN, catalogue=changed), journal=journal)
+    estimate = first.evaluate("uniform")
+    assert (estimate.decisions, estimate.notes) == (250, bandit_notes(estimate.notes))
+    catalogue = OFFERS | {7: OFFERS[7] | {"price": 50}, "hat": OFFERS[7]}
+    second = bandit(replace(PLAIN, catalogue=catalogue), journal=journal)
     value = second.evaluate("uniform")
     assert value.decisions == 120
     assert "130 decisions are left out, because the catalogue has changed" in value.notes
-    third = bandit(replace(PLAIN, catalogue={"hat": OFFERS[7]}), journal=journal)
-    for other in (third, bandit(PLAIN, journal=journal)):
+    reduced = bandit(replace(PLAIN, catalogue={"hat": OFFERS[7]}), journal=journal)
+    for reopened in (reduced, bandit(PLAIN, journal=journal)):
         with pytest.raises(NotEvaluable, match="250 of them used a different catalogue"):
-            other.evaluate("uniform")
+            reopened.evaluate("uniform")
 
 
 def bandit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
@@ -188,8 +192,8 @@ def test_an_action_with_a_record_of_its_own_may_enter_the_catalogue_later() -> N
     """Its request holds all fields, so nothing has changed."""
     journal = MemoryJournal()
     _run(bandit(journal=journal), 120, {"red shoes": None, "hat": OFFERS[7]})
-    larger = replace(PLAIN, catalogue=OFFERS | {"hat": OFFERS["red shoes"]})
-    assert bandit(larger, journal=journal).evaluate("uniform").decisions == 120
+    features = replace(PLAIN, catalogue=OFFERS | {"hat": OFFERS["red shoes"]})
+    assert bandit(features, journal=journal).evaluate("uniform").decisions == 120
 
 
 @given(
@@ -211,14 +215,14 @@ def test_any_part_of_any_catalogue_has_the_rows_of_its_records(offers: Any, data
     """An action can come by name, with some fields or with all."""
     features = replace(PLAIN, catalogue=offers)
     names = data.draw(st.lists(st.sampled_from(list(offers)), min_size=1, unique=True))
-    given = {
+    selection = {
         name: data.draw(
             st.sampled_from([None, {}, {"price": 3}, {"new": None}, {**offers[name], "new": True}])
         )
         for name in names
     }
-    rows = features.rows(ADULT, given)
-    records = {name: {**offers[name], **(record or {})} for name, record in given.items()}
+    rows = features.rows(ADULT, selection)
+    records = {name: {**offers[name], **(record or {})} for name, record in selection.items()}
     assert rows.tobytes() == PLAIN.rows(ADULT, records).tobytes()
 
 

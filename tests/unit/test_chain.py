@@ -47,28 +47,28 @@ def test_gaps(positions: set[int], cut: int) -> None:
     chain.add(records[cut:])
     assert chain.head == head(records)
     for n in range(len(records)):
-        moved = [*records]
-        moved[n] = record(moved[n].position + 1, name="same")
-        if n + 1 == len(records) or moved[n].position < records[n + 1].position:
-            assert head(moved) != head(records)
+        shifted = [*records]
+        shifted[n] = record(shifted[n].position + 1, name="same")
+        if n + 1 == len(records) or shifted[n].position < records[n + 1].position:
+            assert head(shifted) != head(records)
 
 
 @pytest.mark.parametrize("place", [0, 1, LINK - 1, LINK, 2 * LINK + 5, len(STORED) - 1])
 def test_any_other_history_has_another_head(place: int) -> None:
     """A stamp, an event, a record that is missing, two that are swapped, a cut."""
-    before = head(STORED)
-    one = STORED[place]
-    for other in (record(one.position, stamp=8), record(one.position, name="other")):
-        assert head([*STORED[:place], other, *STORED[place + 1 :]]) != before
-    assert head([*STORED[:place], *STORED[place + 1 :]]) != before
-    assert head(STORED[:place]) != before
+    original = head(STORED)
+    stored = STORED[place]
+    for changed in (record(stored.position, stamp=8), record(stored.position, name="other")):
+        assert head([*STORED[:place], changed, *STORED[place + 1 :]]) != original
+    assert head([*STORED[:place], *STORED[place + 1 :]]) != original
+    assert head(STORED[:place]) != original
     if place:
-        last = STORED[place - 1]
+        previous = STORED[place - 1]
         swapped = [
-            Record(0, last.position, 7, one.event, one.digest),
-            Record(0, one.position, 7, last.event, last.digest),
+            Record(0, previous.position, 7, stored.event, stored.digest),
+            Record(0, stored.position, 7, previous.event, previous.digest),
         ]
-        assert head([*STORED[: place - 1], *swapped, *STORED[place + 1 :]]) != before
+        assert head([*STORED[: place - 1], *swapped, *STORED[place + 1 :]]) != original
 
 
 class _Log(MemoryJournal):
@@ -85,13 +85,13 @@ def test_it_goes_on_from_a_snapshot(position: int) -> None:
     chain = Chain()
     chain.add(STORED[:position])
     log = _Log()
-    again = Chain.resume(chain.pack(), log, 0, position)
-    assert again is not None
+    resumed = Chain.resume(chain.pack(), log, 0, position)
+    assert resumed is not None
     assert position == 0 or log.asked <= LINK
-    assert again.head == chain.head
-    for one in (again, chain):
-        one.add(STORED[position:])
-    assert again.head == chain.head
+    assert resumed.head == chain.head
+    for target in (resumed, chain):
+        target.add(STORED[position:])
+    assert resumed.head == chain.head
     if position:
         assert Chain.resume(bytes(64), log, 0, position) is None
         assert Chain.resume(chain.pack(), log, 0, len(STORED) + 1) is None
@@ -102,11 +102,11 @@ def test_it_goes_on_behind_a_whole_link(position: int) -> None:
     """Without reading anything: the records may be gone."""
     chain = Chain()
     chain.add(STORED[:position])
-    again = Chain.behind(chain.pack(), position)
-    assert (again.head, again.pack(), again.position) == (chain.head, chain.pack(), position)
-    for one in (again, chain):
-        one.add(STORED[position:])
-    assert again.head == chain.head
+    resumed = Chain.behind(chain.pack(), position)
+    assert (resumed.head, resumed.pack(), resumed.position) == (chain.head, chain.pack(), position)
+    for target in (resumed, chain):
+        target.add(STORED[position:])
+    assert resumed.head == chain.head
 
 
 @pytest.mark.parametrize("gap", [1, 3, 4, 5, 20])
@@ -114,11 +114,11 @@ def test_it_goes_on_behind_a_gap(gap: int) -> None:
     """The last record of the link is not at its end, and the next may be many links beyond."""
     chain = Chain(4)
     chain.add([record(1), record(2), record(6)])
-    again = Chain.behind(chain.pack(), 6, 4)
-    for one in (again, chain):
-        one.add([record(8 + gap), record(9 + gap)])
-        one.add([record(40)])
-    assert again.head == chain.head
+    resumed = Chain.behind(chain.pack(), 6, 4)
+    for target in (resumed, chain):
+        target.add([record(8 + gap), record(9 + gap)])
+        target.add([record(40)])
+    assert resumed.head == chain.head
 
 
 def test_without_digests_there_is_no_head() -> None:

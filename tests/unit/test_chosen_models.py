@@ -44,22 +44,22 @@ def coordination() -> CoordinationStore:
     """A coordination store with a lease and models."""
     store = MemoryStore()
     store.journal("offers").close()
-    found = store.coordination("offers")
-    assert found.acquire_lease("me", 1e6) == 1
-    return found
+    coordinator = store.coordination("offers")
+    assert coordinator.acquire_lease("me", 1e6) == 1
+    return coordinator
 
 
 def test_a_model_of_each_hour_and_day_is_kept(coordination: CoordinationStore) -> None:
     """The number is bounded, and the cells of other models are deleted."""
     for n in range(10 * 24 * 3):  # every 20 minutes for ten days
-        at = n * HOUR // 3
-        coordination.keep(KeptModel(n + 1, at, n, 1), b"%d" % (n + 1), 1)
-    kept = coordination.kept_models()
-    assert len(kept) == 24 + 6
-    assert len({one.at // HOUR for one in kept}) == len(kept)
-    assert len({one.at // DAY for one in kept}) == 7
-    assert all(coordination.kept_model(one.version) == b"%d" % one.version for one in kept)
-    assert len(coordination.cells.scan("kept/")) == len(kept)
+        time = n * HOUR // 3
+        coordination.keep(KeptModel(n + 1, time, n, 1), b"%d" % (n + 1), 1)
+    models = coordination.kept_models()
+    assert len(models) == 24 + 6
+    assert len({model.at // HOUR for model in models}) == len(models)
+    assert len({model.at // DAY for model in models}) == 7
+    assert all(coordination.kept_model(model.version) == b"%d" % model.version for model in models)
+    assert len(coordination.cells.scan("kept/")) == len(models)
     assert coordination.kept_model(2) is None
 
 
@@ -91,30 +91,30 @@ def test_a_bandit_goes_back_to_what_it_knew(clock: ManualClock) -> None:
     journal = MemoryJournal(clock=clock)
     bandit = make(journal, clock)
     reward(bandit, clock, 1.0)
-    when = clock.now
+    moment = clock.now
     theta, version = bandit._decider.model.theta.copy(), bandit._fold.version
     clock.now += 1
     reward(bandit, clock, 0.0)
-    bandit.use_model(as_datetime(when), reason="prices were wrong since")
-    chosen = [bandit.decide(rows=ROWS) for _ in range(3)]
-    assert {one.model for one in chosen} == {version}
+    bandit.use_model(as_datetime(moment), reason="prices were wrong since")
+    decisions = [bandit.decide(rows=ROWS) for _ in range(3)]
+    assert {decision.model for decision in decisions} == {version}
     np.testing.assert_allclose(bandit._decider.model.theta, theta, atol=1e-6)
-    assert len({one.mean for one in chosen}) <= 2
-    for one in chosen:
-        bandit.observe(one.id, 0.0)
+    assert len({decision.mean for decision in decisions}) <= 2
+    for decision in decisions:
+        bandit.observe(decision.id, 0.0)
     assert bandit.estimate.n == 23
-    again = make(journal, clock)  # from the beginning
-    assert again.decide(rows=ROWS).model == version
-    assert again._fold.chosen == bandit._fold.chosen
+    refolded = make(journal, clock)  # from the beginning
+    assert refolded.decide(rows=ROWS).model == version
+    assert refolded._fold.chosen == bandit._fold.chosen
     bandit.save()
     reopened = make(journal, clock)  # from a snapshot
     assert reopened.decide(rows=ROWS).model == version
-    at, before = clock.now, bandit.score(rows=ROWS).to_dict()
+    end, scores = clock.now, bandit.score(rows=ROWS).to_dict()
     clock.now += 1
     bandit.use_model(None)
     assert bandit.decide(rows=ROWS).model > version
-    assert bandit.score(rows=ROWS).to_dict() != before
-    assert bandit.as_of(as_datetime(at)).score(rows=ROWS).to_dict() == before
+    assert bandit.score(rows=ROWS).to_dict() != scores
+    assert bandit.as_of(as_datetime(end)).score(rows=ROWS).to_dict() == scores
 
 
 @pytest.mark.parametrize("kind", ["later release", "no model", "other shape", "other policy"])

@@ -41,9 +41,9 @@ def apt_install(folder: Path, **programs: str) -> subprocess.CompletedProcess[st
 def test_packages_are_installed_with_sudo_once_the_locks_are_free(tmp_path: Path) -> None:
     """The update is repeated; the installation waits by itself."""
     sudo = '[[ $1 == -n ]] && shift; case "$*" in *apt-get*) "$@";; *) cat;; esac'
-    done = apt_install(tmp_path, sudo=sudo)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""  # callers print a path there
+    process = apt_install(tmp_path, sudo=sudo)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == ""  # callers print a path there
     *updates, install = (tmp_path / "calls").read_text().splitlines()
     assert updates == ["apt-get -qq update"] * 3
     assert "DPkg::Lock::Timeout=600 install" in install
@@ -52,7 +52,7 @@ def test_packages_are_installed_with_sudo_once_the_locks_are_free(tmp_path: Path
 
 def test_without_root_and_sudo_the_command_to_run_is_printed(tmp_path: Path) -> None:
     """And nothing else is tried."""
-    done = apt_install(tmp_path, sudo="exit 1")
-    assert done.returncode == 1
-    assert done.stderr == "missing: wrk. Install as root with: apt-get install wrk\n"
+    process = apt_install(tmp_path, sudo="exit 1")
+    assert process.returncode == 1
+    assert process.stderr == "missing: wrk. Install as root with: apt-get install wrk\n"
     assert not (tmp_path / "calls").exists()

@@ -63,8 +63,8 @@ class TestTable:
     ) -> None:
         """The least first and marked; a dash and a reason for those that do not hold."""
         text = said(capsys, *GEOMETRIC)
-        known, table, reasons, plan = text.rstrip().split("\n\n")
-        assert known.splitlines() == [
+        summary, table, reasons, plan = text.rstrip().split("\n\n")
+        assert summary.splitlines() == [
             "delay    Geometric(mean=100)",
             "law      mean 100.0, median 69, 95% within 301 rounds",
             "pending  100.0 on average, by round 10,000",
@@ -121,15 +121,15 @@ class TestTable:
         """None where something is infinite or not known; never more than half come in time."""
         law = report(capsys, *GEOMETRIC)["law"]
         assert law == {"mean": 100.0, "median": 69, "q95": 301, "never": 0.0}
-        lost = report(capsys, "--delay", "Mixture(never=0.3, base=Constant(4))", "--rounds", "100")
-        assert lost["law"] == {"mean": None, "median": 4, "q95": None, "never": 0.3}
-        assert lost["expected"] == pytest.approx(4 + 0.3 * 95)
-        most = report(capsys, "--delay", "Mixture(never=0.6, base=Constant(4))")["law"]
-        assert (most["median"], most["q95"]) == (None, None)
-        late = report(
+        lossy = report(capsys, "--delay", "Mixture(never=0.3, base=Constant(4))", "--rounds", "100")
+        assert lossy["law"] == {"mean": None, "median": 4, "q95": None, "never": 0.3}
+        assert lossy["expected"] == pytest.approx(4 + 0.3 * 95)
+        mostly_lost = report(capsys, "--delay", "Mixture(never=0.6, base=Constant(4))")["law"]
+        assert (mostly_lost["median"], mostly_lost["q95"]) == (None, None)
+        unknown = report(
             capsys, "--delay", "RewardDependent(zero_law=Constant(0), one_law=Uniform(9))"
         )
-        assert (late["law"], late["expected"], late["plan"]) == (None, None, 9)
+        assert (unknown["law"], unknown["expected"], unknown["plan"]) == (None, None, 9)
 
     @pytest.mark.parametrize("delay", DELAYS[:-1])
     def test_quantiles_are_those_of_the_tail(
@@ -158,22 +158,22 @@ class TestTable:
 
     def test_notes_that_lost_rewards_add_up(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Only where some are lost."""
-        lost = ("--delay", "Mixture(never=0.3, base=Constant(4))")
-        assert "note: rewards that never come accumulate" in said(capsys, *lost)
+        options = ("--delay", "Mixture(never=0.3, base=Constant(4))")
+        assert "note: rewards that never come accumulate" in said(capsys, *options)
         assert "note" not in said(capsys, *GEOMETRIC)
 
     def test_plans_are_kept_by_runs(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Of 200 runs at most a few come to more, and the mean is what it is said to be."""
         document = report(capsys, "--delay", "Geometric(mean=20)", "--rounds", "500")
-        law, most, last = Geometric(mean=20), [], []
+        law, maxima, final = Geometric(mean=20), [], []
         for seed in range(200):
             delay = law.sample(500, np.random.default_rng(seed))
             arrival = np.arange(1, 501) + delay
-            out = [t - 1 - int((arrival[: t - 1] <= t - 1).sum()) for t in range(300, 501, 5)]
-            most.append(max(out))
-            last.append(out[-1])
-        assert np.mean(np.array(most) > document["plan"]) <= 0.05
-        assert np.mean(last) == pytest.approx(document["expected"], rel=0.05)
+            pending = [t - 1 - int((arrival[: t - 1] <= t - 1).sum()) for t in range(300, 501, 5)]
+            maxima.append(max(pending))
+            final.append(pending[-1])
+        assert np.mean(np.array(maxima) > document["plan"]) <= 0.05
+        assert np.mean(final) == pytest.approx(document["expected"], rel=0.05)
 
 
 class TestFile:
@@ -182,13 +182,13 @@ class TestFile:
     ) -> None:
         """Rounded up; what is empty or never came is NEVER."""
         path = file_of(tmp_path, 3, 2.5, "NEVER", "never", "", " 7 ", "1e1", "inf", 0)
-        seen = [3, 3, NEVER, NEVER, NEVER, 7, 10, NEVER, 0]
-        assert read_delays(path).tolist() == seen
+        samples = [3, 3, NEVER, NEVER, NEVER, 7, 10, NEVER, 0]
+        assert read_delays(path).tolist() == samples
         document = report(capsys, "--file", path, "--rounds", "300")
-        bounds = theory.bounds_for(Empirical(seen), horizon=300)
+        bounds = theory.bounds_for(Empirical(samples), horizon=300)
         assert (document["delay"], document["plan"]) == (path, math.floor(bounds.best_maximum))
         assert (document["file"]["delays"], document["file"]["never"]) == (9, 4)
-        assert document["expected"] == float(expected_missing(Empirical(seen), 300))
+        assert document["expected"] == float(expected_missing(Empirical(samples), 300))
         assert "9 delays, 4 never arrived" in said(capsys, "--file", path)
 
     def test_reads_the_standard_input(
@@ -212,33 +212,33 @@ class TestFile:
 
     def test_tells_both_plans(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         """A list of delays does not say whether they depend on one another."""
-        seen = Geometric(mean=20).sample(2000, np.random.default_rng(1))
-        path = file_of(tmp_path, *seen.tolist())
+        samples = Geometric(mean=20).sample(2000, np.random.default_rng(1))
+        path = file_of(tmp_path, *samples.tolist())
         document = report(capsys, "--file", path)
-        alone, union = (
-            theory.bounds_for(Empirical(seen), horizon=10_000)[name].maximum
+        independent, union = (
+            theory.bounds_for(Empirical(samples), horizon=10_000)[name].maximum
             for name in ("bennett", "union")
         )
-        assert alone is not None
+        assert independent is not None
         assert union is not None
         assert document["file"]["independent"] is True
-        assert document["plan"] == math.floor(alone)
-        assert document["file"]["plan_if_dependent"] == union == seen.max()
+        assert document["plan"] == math.floor(independent)
+        assert document["file"]["plan_if_dependent"] == union == samples.max()
         text = " ".join(said(capsys, "--file", path).split())
-        assert f"or {seen.max()} if they may not be" in text
+        assert f"or {samples.max()} if they may not be" in text
         assert "if delays stay as they were." in text
 
     def test_notices_batches(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         """More are out, in the order of the lines, than independent delays would have."""
-        seen = Batched(500).sample(3000, np.random.default_rng())
-        path = file_of(tmp_path, *seen.tolist())
+        samples = Batched(500).sample(3000, np.random.default_rng())
+        path = file_of(tmp_path, *samples.tolist())
         document = report(capsys, "--file", path)
         assert document["file"]["most_out"] == document["plan"] == 499
         assert document["file"]["independent"] is False
         rows = {row["name"]: row["holds"] for row in document["bounds"]}
         assert (rows["bennett"], rows["union"], rows["bounded"]) == (False, True, True)
         assert "as in batches" in said(capsys, "--file", path)
-        shuffled = np.random.default_rng(0).permutation(seen)
+        shuffled = np.random.default_rng(0).permutation(samples)
         assert report(capsys, "--file", file_of(tmp_path, *shuffled.tolist()))["file"][
             "independent"
         ]
@@ -287,9 +287,9 @@ class TestFile:
         path.write_bytes(b"\xff\xfe3\x00")
         assert "is not UTF-8 text" in complaint(capsys, "--file", str(path))
         assert "none.txt" in complaint(capsys, "--file", str(tmp_path / "none.txt"))
-        with pytest.raises(InvalidInput, match="line 1") as refused:
+        with pytest.raises(InvalidInput, match="line 1") as error:
             read_delays(file_of(tmp_path, "x"))
-        assert refused.value.value == 1
+        assert error.value.value == 1
 
 
 class TestFigure:
@@ -313,10 +313,10 @@ class TestFigure:
     ) -> None:
         """Byte for byte, also from a file."""
         pytest.importorskip("matplotlib")
-        seen = file_of(tmp_path, *range(50), "NEVER")
+        source = file_of(tmp_path, *range(50), "NEVER")
         paths = [tmp_path / "one.svg", tmp_path / "other.svg"]
         for path in paths:
-            said(capsys, "--file", seen, "--figure", str(path))
+            said(capsys, "--file", source, "--figure", str(path))
         assert paths[0].read_bytes() == paths[1].read_bytes()
         assert b"<svg" in paths[0].read_bytes()
 
@@ -326,8 +326,10 @@ class TestFigure:
         """In one sentence, and only where a picture is asked for."""
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         clone = "or in a clone pip install '.[experiments]'"
-        wanted = f"belated: --figure needs an extra: pip install 'belated[experiments]', {clone}\n"
-        assert complaint(capsys, *GEOMETRIC, "--figure", "bounds.png") == wanted
+        expected = (
+            f"belated: --figure needs an extra: pip install 'belated[experiments]', {clone}\n"
+        )
+        assert complaint(capsys, *GEOMETRIC, "--figure", "bounds.png") == expected
         said(capsys, *GEOMETRIC)
 
 
@@ -346,14 +348,14 @@ class TestRefusals:
             assert "delta" in complaint(capsys, *GEOMETRIC, f"--delta={delta}")
         pytest.importorskip("matplotlib")
         assert ".png, .svg, .pdf" in complaint(capsys, *GEOMETRIC, "--figure", "bounds.docx")
-        place = str(tmp_path / "none" / "bounds.png")
-        assert "no such folder" in complaint(capsys, *GEOMETRIC, "--figure", place)
+        target = str(tmp_path / "none" / "bounds.png")
+        assert "no such folder" in complaint(capsys, *GEOMETRIC, "--figure", target)
 
     def test_help_ends_with_an_example_that_runs(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Within 80 columns, with all names."""
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as raised:
             main(["bounds", "--help"])
-        assert left.value.code == 0
+        assert raised.value.code == 0
         text = capsys.readouterr().out
         assert text.rstrip().splitlines()[-2:] == ["example:", f"  {command.EXAMPLE}"]
         assert max(map(len, text.splitlines())) <= 80
@@ -369,7 +371,7 @@ class TestRefusals:
             "from belated.cli.main import main\n"
             f"sys.exit(main(['bounds', *{GEOMETRIC!r}]))"
         )
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (process.returncode, process.stderr) == (0, "")

@@ -58,9 +58,9 @@ class TestTable:
 
     def test_what_a_missing_reward_means(self, capsys: pytest.CaptureFixture[str]) -> None:
         """In seconds, of which a round has one."""
-        plain = said(capsys, *TWO, *DELAY, *SMALL)
+        explicit = said(capsys, *TWO, *DELAY, *SMALL)
         conversions = said(capsys, *TWO, *DELAY, *SMALL, "--rewards", "ConversionsOnly('40s')")
-        assert plain != conversions
+        assert explicit != conversions
         assert "ConversionsOnly" in complaint(capsys, *DELAY, "--rewards", "Conversions('40s')")
 
     def test_differences_are_paired(
@@ -72,13 +72,13 @@ class TestTable:
         first, second = report["results"]
         assert (report["first"], first["difference"]) == ("DelayedUCB", None)
         with file.open(newline="") as lines:
-            last = [row for row in csv.DictReader(lines) if row["round"] == "60"]
+            final_rows = [row for row in csv.DictReader(lines) if row["round"] == "60"]
         by_seed: dict[str, dict[str, float]] = {}
-        for row in last:
+        for row in final_rows:
             by_seed.setdefault(row["seed"], {})[row["policy"]] = float(row["regret"])
         differences = [run["BlindUCB"] - run["DelayedUCB"] for run in by_seed.values()]
         mean = sum(differences) / 3
-        error = math.sqrt(sum((one - mean) ** 2 for one in differences) / 2 / 3)
+        error = math.sqrt(sum((difference - mean) ** 2 for difference in differences) / 2 / 3)
         assert second["difference"]["mean"] == pytest.approx(mean)
         assert second["difference"]["error"] == pytest.approx(error)
         assert second["difference"]["t"] == pytest.approx(mean / error)
@@ -103,28 +103,30 @@ class TestTable:
 
     def test_one_seed_and_one_policy(self, capsys: pytest.CaptureFixture[str]) -> None:
         """No errors are claimed, and nothing is compared with itself."""
-        one = ("--rounds", "30", "--seeds", "1", "--jobs", "1")
-        text = said(capsys, *DELAY, *TWO, *one)
+        options = ("--rounds", "30", "--seeds", "1", "--jobs", "1")
+        text = said(capsys, *DELAY, *TWO, *options)
         assert "standard error" not in text
         assert "increase --seeds" in " ".join(text.split())
         assert (
-            json.loads(said(capsys, *DELAY, *TWO, *one, "--json"))["results"][1]["difference"]["t"]
+            json.loads(said(capsys, *DELAY, *TWO, *options, "--json"))["results"][1]["difference"][
+                "t"
+            ]
             is None
         )
-        alone = said(capsys, *DELAY, "--policy", "Uniform", *one)
-        assert "difference" not in alone
+        output = said(capsys, *DELAY, "--policy", "Uniform", *options)
+        assert "difference" not in output
 
     def test_lists_that_begin_alike_are_told_apart(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Labels are cut, but never the same."""
-        same = "0, 0, 0, 0, 0, 0"
+        prefix = "0, 0, 0, 0, 0, 0"
         text = said(
-            capsys, *TWO, "--delay", f"Empirical([{same}, 1])", f"Empirical([{same}, 9])",
+            capsys, *TWO, "--delay", f"Empirical([{prefix}, 1])", f"Empirical([{prefix}, 9])",
             "--rounds", "20", "--seeds", "2", "--jobs", "1",
         )  # fmt: skip
-        assert f"Empirical([{same}, … 7 in all])\n" in text
-        assert f"Empirical([{same}, … 7 in all]) #2\n" in text
+        assert f"Empirical([{prefix}, … 7 in all])\n" in text
+        assert f"Empirical([{prefix}, … 7 in all]) #2\n" in text
 
 
 class TestFiles:
@@ -155,7 +157,7 @@ class TestFiles:
     ) -> None:
         """With one panel or many, long names, and more policies than colours."""
         pytest.importorskip("matplotlib")
-        many = (
+        options = (
             "Uniform", "DelayedUCB", "DelayedThompson", "BlindUCB", "BlindThompson", "Greedy",
             "EpsilonGreedy", "WaitForWindow(window=30, alpha=0.5, floor=0.25)",
         )  # fmt: skip
@@ -169,7 +171,7 @@ class TestFiles:
                 "Uniform(3)",
                 "Batched(5)",
                 "--policy",
-                *many,
+                *options,
                 *tiny,
             ),
             "seed.png": (*DELAY, *TWO, "--rounds", "12", "--seeds", "1", "--jobs", "1"),
@@ -223,8 +225,8 @@ class TestRefusals:
         assert "required" in complaint(capsys)
         assert "at least 1" in complaint(capsys, *DELAY, "--jobs", "0")
         for option in ("--figure", "--csv", "--resume"):
-            place = str(tmp_path / "none" / "file.png")
-            assert "no such folder" in complaint(capsys, *DELAY, option, place)
+            target = str(tmp_path / "none" / "file.png")
+            assert "no such folder" in complaint(capsys, *DELAY, option, target)
         assert "is a folder" in complaint(capsys, *DELAY, "--csv", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
@@ -238,18 +240,20 @@ class TestRefusals:
     ) -> None:
         """In one sentence; matplotlib is asked for only where a picture is."""
         monkeypatch.setitem(sys.modules, module, None)
-        what = "--figure" if module == "matplotlib" else "belated compare"
+        feature = "--figure" if module == "matplotlib" else "belated compare"
         clone = "or in a clone pip install '.[experiments]'"
-        wanted = f"belated: {what} needs an extra: pip install 'belated[experiments]', {clone}\n"
-        assert complaint(capsys, *DELAY, *SMALL, "--figure", "regret.png") == wanted
+        expected = (
+            f"belated: {feature} needs an extra: pip install 'belated[experiments]', {clone}\n"
+        )
+        assert complaint(capsys, *DELAY, *SMALL, "--figure", "regret.png") == expected
         if module == "matplotlib":
             said(capsys, *DELAY, *TWO, *SMALL)
 
     def test_help_ends_with_an_example(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Within 80 columns, with all names."""
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as raised:
             main(["compare", "--help"])
-        assert left.value.code == 0
+        assert raised.value.code == 0
         text = capsys.readouterr().out
         assert text.rstrip().splitlines()[-2:] == ["example:", f"  {command.EXAMPLE}"]
         assert max(map(len, text.splitlines())) <= 80

@@ -38,8 +38,8 @@ def test_is_what_simulate_gives(capsys: pytest.CaptureFixture[str]) -> None:
     """The same policy, problems and seeds, number for number; also with a window."""
     policy = ("--policy", "BlindUCB(alpha=0.5)", "--environment", "users(dim=4, n_arms=3)")
     for window in (None, 5):
-        more = () if window is None else ("--window", "5")
-        report = json.loads(said(capsys, *GEOMETRIC, *SMALL, *policy, *more, "--json"))
+        window_options = () if window is None else ("--window", "5")
+        report = json.loads(said(capsys, *GEOMETRIC, *SMALL, *policy, *window_options, "--json"))
         for seed, run in enumerate(report["runs"]):
             world = environments.users(seed, dim=4, n_arms=3)
             trace = simulate(
@@ -73,8 +73,10 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_same_seeds_give_the_same_output(capsys: pytest.CaptureFixture[str]) -> None:
     """For people and for programs, and with draws of the policy's own."""
-    for more in ((), ("--json",), ("--policy", "DelayedThompson")):
-        assert said(capsys, *GEOMETRIC, *SMALL, *more) == said(capsys, *GEOMETRIC, *SMALL, *more)
+    for options in ((), ("--json",), ("--policy", "DelayedThompson")):
+        assert said(capsys, *GEOMETRIC, *SMALL, *options) == said(
+            capsys, *GEOMETRIC, *SMALL, *options
+        )
 
 
 def test_one_seed_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,14 +88,21 @@ def test_one_seed_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_warnings_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
     """What the library warns of is said once, in words, however many seeds there are."""
-    lost = ("--delay", "Mixture(never=0.9, base=Constant(0))", "--rounds", "600", "--seeds", "2")
-    text = said(capsys, *lost)
+    arguments = (
+        "--delay",
+        "Mixture(never=0.9, base=Constant(0))",
+        "--rounds",
+        "600",
+        "--seeds",
+        "2",
+    )
+    text = said(capsys, *arguments)
     assert text.count("note: ") == 1
     assert "have no reward" in text
     assert "Warning" not in text
-    (note,) = json.loads(said(capsys, *lost, "--json"))["notes"]
+    (note,) = json.loads(said(capsys, *arguments, "--json"))["notes"]
     assert "Set a window" in note
-    assert "note" not in said(capsys, *lost, "--window", "50")
+    assert "note" not in said(capsys, *arguments, "--window", "50")
 
 
 def test_says_in_one_line_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,9 +126,9 @@ def test_says_in_one_line_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_help_ends_with_an_example_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Within 80 columns, with all names."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as raised:
         main(["simulate", "--help"])
-    assert left.value.code == 0
+    assert raised.value.code == 0
     text = capsys.readouterr().out
     assert text.rstrip().splitlines()[-2:] == ["example:", f"  {command.EXAMPLE}"]
     assert max(map(len, text.splitlines())) <= 80
@@ -136,10 +145,10 @@ def test_shows_progress_and_time_left_on_a_terminal_only(
     ticks = iter(range(10**6))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))
     assert main(["simulate", *GEOMETRIC, *SMALL]) == 0
-    shown = screen.getvalue()
-    assert "rounds simulated: 60 of 180 (33%), " in shown
-    assert " s left\x1b[K" in shown
-    assert shown.endswith("\r\x1b[K")
+    output = screen.getvalue()
+    assert "rounds simulated: 60 of 180 (33%), " in output
+    assert " s left\x1b[K" in output
+    assert output.endswith("\r\x1b[K")
 
 
 def test_needs_no_extra() -> None:
@@ -151,5 +160,7 @@ def test_needs_no_extra() -> None:
         "from belated.cli.main import main\n"
         f"sys.exit(main(['simulate', *{GEOMETRIC!r}, '--rounds', '20', '--seeds', '1']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (process.returncode, process.stderr) == (0, "")

@@ -75,13 +75,13 @@ class Shop:
             if now // SECOND % period == 0:
                 for id in [id for time, id in self.coming if time <= now]:
                     self.bandit.observe(id, 1.0)
-                self.coming = [one for one in self.coming if one[0] > now]
+                self.coming = [reward for reward in self.coming if reward[0] > now]
             rows = np.column_stack([np.ones(4), self.rng.normal(size=(4, DIM - 1))])
             decision = self.bandit.decide(rows=rows.astype(np.float32), **more)
             self.ids.append(decision.id)
             if self.rng.random() < rate:
-                wait = int(self.rng.exponential(40.0)) + 1
-                self.coming.append((now + wait * SECOND, decision.id))
+                delay = int(self.rng.exponential(40.0)) + 1
+                self.coming.append((now + delay * SECOND, decision.id))
 
 
 def weighting_of(learner: Learner) -> ExpectedConversions:
@@ -117,11 +117,11 @@ def test_it_learns_what_converts() -> None:
     assert shop.bandit.decision_counts["defaulted"] == 0
     estimate = shop.bandit.estimate
     assert isinstance(estimate, ThinnedEstimate)
-    told = shop.bandit.decision_counts["rewarded"]
-    assert estimate.theta[0] > np.log(told / (190 - told))  # the share that is seen so far
+    rewarded = shop.bandit.decision_counts["rewarded"]
+    assert estimate.theta[0] > np.log(rewarded / (190 - rewarded))  # the share that is seen so far
     assert estimate.effective_n is not None
-    assert told < estimate.effective_n < 190
-    assert shop.bandit._fold.model.pending == 190 - told
+    assert rewarded < estimate.effective_n < 190
+    assert shop.bandit._fold.model.pending == 190 - rewarded
 
 
 @pytest.mark.parametrize("policy", [UCB, DelayedThompson(DIM, Bernoulli())])
@@ -156,13 +156,13 @@ def test_steps_by_age_are_nearly_exact() -> None:
     """Within a quarter of a posterior deviation of the step by all rows."""
     shop = Shop()
     shop.run(150)
-    found = []
+    errors = []
     for _ in range(40):
         shop.run(7)
         learner = learner_of(shop.bandit)
-        found.append(off(learner))
-    assert max(found) < 0.25
-    assert float(np.mean(found)) < 0.1
+        errors.append(off(learner))
+    assert max(errors) < 0.25
+    assert float(np.mean(errors)) < 0.1
 
 
 def test_blocks_are_few_and_hold_every_decision() -> None:
@@ -182,14 +182,14 @@ def test_what_is_undone_is_as_if_it_had_not_been() -> None:
     """A void, a reward taken back to 0, and the same journal folded anew."""
     shop = Shop()
     shop.run(120)
-    rewarded = [one for one in shop.ids if shop.bandit.entry(one).state == "rewarded"]
-    before = weighting_of(shop.bandit._fold.learner).converted
+    rewarded = [id for id in shop.ids if shop.bandit.entry(id).state == "rewarded"]
+    converted = weighting_of(shop.bandit._fold.learner).converted
     shop.bandit.observe(rewarded[0], 0.0, revision=1)
     shop.bandit.void(rewarded[1])
-    assert weighting_of(shop.bandit._fold.learner).converted == before - 2
+    assert weighting_of(shop.bandit._fold.learner).converted == converted - 2
     same(shop.bandit, shop.opened())
     shop.bandit.observe(rewarded[0], 1.0, revision=2)
-    assert weighting_of(shop.bandit._fold.learner).converted == before - 1
+    assert weighting_of(shop.bandit._fold.learner).converted == converted - 1
     same(shop.bandit, shop.opened())
 
 
@@ -198,13 +198,13 @@ def test_a_late_conversion_counts_and_says_nothing_of_delays() -> None:
     shop = Shop()
     shop.run(220, rate=0.0)
     shop.bandit.settle()
-    low = shop.bandit.estimate
+    before = shop.bandit.estimate
     assert shop.bandit.observe(shop.ids[0], 1.0).status in ("late", "revised")
     after = shop.bandit.estimate
-    assert after.theta[0] > low.theta[0]
-    assert isinstance(low, ThinnedEstimate)
+    assert after.theta[0] > before.theta[0]
+    assert isinstance(before, ThinnedEstimate)
     assert isinstance(after, ThinnedEstimate)
-    np.testing.assert_allclose(after.law.shares, low.law.shares, atol=0.05)
+    np.testing.assert_allclose(after.law.shares, before.law.shares, atol=0.05)
     same(shop.bandit, shop.opened())
 
 
@@ -215,14 +215,14 @@ def test_age_counts_from_the_activation() -> None:
     assert shop.bandit.estimate.effective_n == 0.0
     for id in shop.ids:
         shop.bandit.activate(id)
-    known = shop.bandit.estimate.effective_n
-    assert known is not None
-    assert known < 3.0  # a tick of the clock each
+    effective_n = shop.bandit.estimate.effective_n
+    assert effective_n is not None
+    assert effective_n < 3.0  # a tick of the clock each
     shop.clock.now += 100 * SECOND
     shop.run(1, rate=0.0)
-    known = shop.bandit.estimate.effective_n
-    assert known is not None
-    assert 45.0 < known < 51.0
+    effective_n = shop.bandit.estimate.effective_n
+    assert effective_n is not None
+    assert 45.0 < effective_n < 51.0
     shop.bandit.save()
     same(shop.bandit, shop.opened())
 
@@ -234,24 +234,24 @@ def test_a_second_activation_moves_the_age() -> None:
     shop.clock.now += 100 * SECOND
     for id in shop.ids:
         shop.bandit.activate(id)
-    known = shop.bandit.estimate.effective_n
-    assert known is not None
-    assert known < 3.0
+    effective_n = shop.bandit.estimate.effective_n
+    assert effective_n is not None
+    assert effective_n < 3.0
     learner = learner_of(shop.bandit)
     weighting_of(learner)._step()
-    assert learner.model.effective_n == pytest.approx(known, abs=0.5)
+    assert learner.model.effective_n == pytest.approx(effective_n, abs=0.5)
     assert float(weighting_of(learner)._blocks._n.sum()) == 40.0
 
 
 def test_pending_decisions_count_in_full() -> None:
     """By age they count for nothing at first, and a policy that is blind repeats itself."""
     rows = np.diag([1.0, 0.9, 0.8]).astype(np.float32)
-    chosen = {}
+    actions = {}
     for policy in (UCB, BlindUCB(DIM, Bernoulli(), ridge=1.0)):
         shop = Shop(policy)
-        chosen[type(policy)] = {shop.bandit.decide(rows=rows).index for _ in range(12)}
-    assert len(chosen[DelayedUCB]) == DIM
-    assert len(chosen[BlindUCB]) < DIM
+        actions[type(policy)] = {shop.bandit.decide(rows=rows).index for _ in range(12)}
+    assert len(actions[DelayedUCB]) == DIM
+    assert len(actions[BlindUCB]) < DIM
 
 
 def test_values_of_conversions() -> None:
@@ -319,24 +319,24 @@ def test_half_a_delivery_is_not_learned() -> None:
         shop.bandit.observe(id, 1.0)
     np.testing.assert_allclose(shop.bandit.estimate.theta, before)
     shop.run(2, rate=0.0)
-    known = shop.bandit.estimate.effective_n
-    assert known is not None
-    assert 5.0 < known < 60.0
+    effective_n = shop.bandit.estimate.effective_n
+    assert effective_n is not None
+    assert 5.0 < effective_n < 60.0
     assert not np.allclose(shop.bandit.estimate.theta, before)
 
 
 def test_a_simulation_is_the_same_learner() -> None:
     """Rounds a second apart; nothing is reported but conversions."""
     world = environments.fixed(seed=3, dim=DIM)
-    wait = delays.Geometric(mean=20)
-    trace = simulate(UCB, world, wait, horizon=200, rewards=ConversionsOnly("100s"))
+    delay = delays.Geometric(mean=20)
+    trace = simulate(UCB, world, delay, horizon=200, rewards=ConversionsOnly("100s"))
     converted = weighting_of(trace.learner).converted
     arrived = int((trace.rewards[: 200 - 20] > 0).sum())
     assert 0 < converted <= int((trace.rewards > 0).sum())
     assert converted > arrived / 2
-    told = simulate(UCB, world, wait, horizon=200, rewards=Explicit())
-    plain = simulate(UCB, world, wait, horizon=200)
-    np.testing.assert_array_equal(told.actions, plain.actions)
+    explicit = simulate(UCB, world, delay, horizon=200, rewards=Explicit())
+    plain = simulate(UCB, world, delay, horizon=200)
+    np.testing.assert_array_equal(explicit.actions, plain.actions)
 
 
 def test_a_fit_beside_the_fold() -> None:

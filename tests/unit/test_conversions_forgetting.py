@@ -46,7 +46,9 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
     """All decisions with their weights, by what the journal and the entries say."""
     rows, y, age, weight, delay = [], [], [], [], []
     now, records = shop.journal.last_stamp(0), shop.journal.read(0, 0, 100_000)
-    came_at = {one.event.id: one.recorded for one in records if isinstance(one.event, Reward)}
+    arrivals = {
+        entry.event.id: entry.recorded for entry in records if isinstance(entry.event, Reward)
+    }
     for record in records:
         if not isinstance(record.event, Decision):
             continue
@@ -57,33 +59,35 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
         y.append(entry.value if entry.state == "rewarded" and entry.value else 0.0)
         age.append((now - record.recorded + TICK) / (WINDOW.total_seconds() * SECOND))
         weight.append(2.0 ** ((record.recorded - now) / (LENGTH * SECOND)))
-        told = came_at.get(record.event.id, 0)
-        delay.append((told - record.recorded + TICK) / (WINDOW.total_seconds() * SECOND))
-    columns = [np.array(one) for one in (y, age, weight, delay)]
-    came = (columns[0] > 0.0) & (columns[3] <= 1.0)
-    seen = Conversions(
-        columns[3][came],
-        np.zeros(int(came.sum())),
-        np.minimum(columns[1][came], 1.0),
-        columns[2][came],
+        arrival = arrivals.get(record.event.id, 0)
+        delay.append((arrival - record.recorded + TICK) / (WINDOW.total_seconds() * SECOND))
+    columns = [np.array(column) for column in (y, age, weight, delay)]
+    converted = (columns[0] > 0.0) & (columns[3] <= 1.0)
+    conversions = Conversions(
+        columns[3][converted],
+        np.zeros(int(converted.sum())),
+        np.minimum(columns[1][converted], 1.0),
+        columns[2][converted],
     )
     tick = TICK / (WINDOW.total_seconds() * SECOND)
-    return AgedDecisions((DIM,), [DecidedRows(np.array(rows), *columns[:3])], seen, tick)
+    return AgedDecisions((DIM,), [DecidedRows(np.array(rows), *columns[:3])], conversions, tick)
 
 
 def test_a_weight_of_two_is_two_decisions() -> None:
     """In the law of delays, in θ and in its covariance."""
     for family in (Bernoulli(), Gaussian(), Gaussian(50.0), Poisson()):
         data, _ = decisions(family, n=400)
-        twice = np.where(np.arange(400) % 3 == 0, 2.0, 1.0)
-        part = data.parts[0]._replace(weight=twice)
-        came = twice[part.y > 0.0]
-        weighted = AgedDecisions((3,), [part], data.conversions._replace(weight=came))
-        again = np.repeat(np.arange(400), twice.astype(int))
+        weights = np.where(np.arange(400) % 3 == 0, 2.0, 1.0)
+        part = data.parts[0]._replace(weight=weights)
+        converted = weights[part.y > 0.0]
+        weighted = AgedDecisions((3,), [part], data.conversions._replace(weight=converted))
+        index = np.repeat(np.arange(400), weights.astype(int))
         repeated = AgedDecisions(
             (3,),
-            [DecidedRows(part.rows[again], part.y[again], part.age[again])],
-            Conversions(*(np.repeat(one, came.astype(int)) for one in data.conversions[:3])),
+            [DecidedRows(part.rows[index], part.y[index], part.age[index])],
+            Conversions(
+                *(np.repeat(column, converted.astype(int)) for column in data.conversions[:3])
+            ),
         )
         assert_alike(weighted, repeated, family)
 
@@ -104,10 +108,12 @@ def test_deliveries_fade_as_well() -> None:
     """Conversions that are known to an interval only, counted twice."""
     rng = np.random.default_rng(1)
     after, within = 0.4 * rng.random(50), 0.2 * rng.random(50)
-    age, twice = np.ones(50), np.where(np.arange(50) % 2 == 0, 2.0, 1.0)
-    weighted = fitted_law(Conversions(after, within, age, twice))
-    times = twice.astype(int)
-    repeated = fitted_law(Conversions(*(np.repeat(one, times) for one in (after, within, age))))
+    age, weights = np.ones(50), np.where(np.arange(50) % 2 == 0, 2.0, 1.0)
+    weighted = fitted_law(Conversions(after, within, age, weights))
+    times = weights.astype(int)
+    repeated = fitted_law(
+        Conversions(*(np.repeat(column, times) for column in (after, within, age)))
+    )
     np.testing.assert_allclose(weighted.shares, repeated.shares, atol=1e-9)
 
 
@@ -116,37 +122,37 @@ def test_decisions_count_by_their_age() -> None:
     shop = Shop(UCB)
     shop.run(420)
     shop.bandit.void(shop.ids[300])
-    found = shop.bandit.estimate
+    estimate = shop.bandit.estimate
     data = by_the_journal(shop)
     expected = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(DIM))
-    assert isinstance(found, ThinnedEstimate)
-    np.testing.assert_allclose(found.theta, expected.theta, atol=1e-6)
-    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-5)
-    np.testing.assert_allclose(found.law.shares, expected.law.shares, atol=1e-9)
-    assert found.effective_n == pytest.approx(expected.effective_n)
-    assert found.half_life is not None
-    assert found.half_life.total_seconds() == LENGTH
+    assert isinstance(estimate, ThinnedEstimate)
+    np.testing.assert_allclose(estimate.theta, expected.theta, atol=1e-6)
+    np.testing.assert_allclose(estimate.covariance, expected.covariance, rtol=1e-5)
+    np.testing.assert_allclose(estimate.law.shares, expected.law.shares, atol=1e-9)
+    assert estimate.effective_n == pytest.approx(expected.effective_n)
+    assert estimate.half_life is not None
+    assert estimate.half_life.total_seconds() == LENGTH
     full = Thinned().fit(
         AgedDecisions((DIM,), [data.parts[0]._replace(weight=None)], data.conversions),
         family=Bernoulli(),
         prior=Prior.ridge(DIM),
     )
-    assert not np.allclose(found.theta, full.theta, atol=0.01)
+    assert not np.allclose(estimate.theta, full.theta, atol=0.01)
 
 
 def test_steps_by_age_are_nearly_exact() -> None:
     """Sums that fade: within a quarter of a deviation of the step by all rows, as without."""
-    shop, off = Shop(UCB), []
+    shop, errors = Shop(UCB), []
     shop.run(300)
     for _ in range(40):
         shop.run(7)
         learner = learner_of(shop.bandit)
-        off.append(buckets.off(learner))
+        errors.append(buckets.off(learner))
         data = learner.weighting.data()
         total = sum(float(part.weight.sum()) for part in data.parts if part.weight is not None)
         assert float(weighting_of(learner)._blocks._n.sum()) == pytest.approx(total, rel=1e-6)
-    assert max(off) < 0.25
-    assert float(np.mean(off)) < 0.1
+    assert max(errors) < 0.25
+    assert float(np.mean(errors)) < 0.1
 
 
 @pytest.mark.parametrize("policy", [UCB, DelayedThompson(DIM, Bernoulli(), half_life="60s")])
@@ -157,7 +163,7 @@ def test_live_is_replay(policy: Policy, tmp_path: Path) -> None:
     shop = Shop(policy, journal=journal, clock=clock)
     shop.run(230)
     shop.bandit.void(shop.ids[225])
-    rewarded = [one for one in shop.ids if shop.bandit.entry(one).state == "rewarded"]
+    rewarded = [id for id in shop.ids if shop.bandit.entry(id).state == "rewarded"]
     shop.bandit.observe(rewarded[-1], 0.0, revision=1)
     shop.bandit.save()
     shop.run(20)
@@ -187,19 +193,23 @@ def test_eight_shuffled_partitions_are_one_pass() -> None:
     for record in shop.journal.read(0, 0, 100_000):
         event = record.event
         id = getattr(event, "id", None)
-        for one in range(8) if isinstance(event, Settled) else [partition_of(key_of(id or ""), 8)]:
-            told = Settled(one, event.until) if isinstance(event, Settled) else event
-            queues[one].append(Record(one, len(queues[one]) + 1, record.recorded, told))
+        for partition in (
+            range(8) if isinstance(event, Settled) else [partition_of(key_of(id or ""), 8)]
+        ):
+            routed = Settled(partition, event.until) if isinstance(event, Settled) else event
+            queues[partition].append(
+                Record(partition, len(queues[partition]) + 1, record.recorded, routed)
+            )
     rng, split = np.random.default_rng(3), Fold(UCB, shop.bandit.rewards, partitions=8)
     with split.learner.bulk():
         while any(queues):
-            some = rng.choice([n for n, queue in enumerate(queues) if queue])
-            split.take(queues[some].pop(0))
-    live, again = shop.bandit.estimate, split.learner.estimate
+            number = rng.choice([n for n, queue in enumerate(queues) if queue])
+            split.take(queues[number].pop(0))
+    live, folded = shop.bandit.estimate, split.learner.estimate
     assert shop.bandit.digest == split.digest
-    np.testing.assert_allclose(live.theta, again.theta, atol=1e-7)
-    np.testing.assert_allclose(live.covariance, again.covariance, rtol=1e-6)
-    assert live.effective_n == pytest.approx(again.effective_n, rel=1e-9)
+    np.testing.assert_allclose(live.theta, folded.theta, atol=1e-7)
+    np.testing.assert_allclose(live.covariance, folded.covariance, rtol=1e-6)
+    assert live.effective_n == pytest.approx(folded.effective_n, rel=1e-9)
 
 
 def test_records_one_by_one_are_records_in_bulk() -> None:
@@ -209,9 +219,9 @@ def test_records_one_by_one_are_records_in_bulk() -> None:
     fold = Fold(UCB, shop.bandit.rewards)
     for record in shop.journal.read(0, 0, 100_000):
         fold.take(record)
-    live, again = shop.bandit.estimate, fold.learner.estimate
-    np.testing.assert_allclose(live.theta, again.theta, atol=1e-7)
-    assert live.effective_n == pytest.approx(again.effective_n, rel=1e-12)
+    live, bulk = shop.bandit.estimate, fold.learner.estimate
+    np.testing.assert_allclose(live.theta, bulk.theta, atol=1e-7)
+    assert live.effective_n == pytest.approx(bulk.effective_n, rel=1e-12)
     np.testing.assert_allclose(
         shop.bandit._fold.model.theta, fold.model.theta, atol=1e-9
     )  # the same steps and fits, too
@@ -262,13 +272,13 @@ def test_an_activation_starts_its_weight() -> None:
 
 def test_it_follows_a_change() -> None:
     """Conversions stop: after some half-lives they are not expected any longer."""
-    told = {}
+    level = {}
     for policy in (UCB, replace(UCB, half_life=None)):
         shop = Shop(policy)
         shop.run(600, rate=0.6)
         shop.run(700, rate=0.02)
-        told[policy.half_life is None] = float(shop.bandit.estimate.theta[0])
-    assert told[False] < -2.0 < -1.5 < told[True]
+        level[policy.half_life is None] = float(shop.bandit.estimate.theta[0])
+    assert level[False] < -2.0 < -1.5 < level[True]
 
 
 def test_a_very_long_half_life_forgets_nothing() -> None:
@@ -276,13 +286,13 @@ def test_a_very_long_half_life_forgets_nothing() -> None:
     world = environments.fresh(seed=2)
     runs = [
         simulate(
-            DelayedUCB(10, Bernoulli(), half_life=one),
+            DelayedUCB(10, Bernoulli(), half_life=half_life),
             world,
             delays.Geometric(mean=20),
             horizon=400,
             rewards=ConversionsOnly("400s"),
         )
-        for one in (None, "100000d")
+        for half_life in (None, "100000d")
     ]
     np.testing.assert_array_equal(runs[0].actions, runs[1].actions)
 
@@ -297,8 +307,8 @@ def test_a_half_life_can_be_given_later() -> None:
     fold.load(shop.journal)
     assert fold.positions == [shop.journal.end(0)]
     shop.policy = UCB
-    opened = shop.opened()
-    assert fold.learner.estimate.effective_n == pytest.approx(opened.estimate.effective_n)
+    reopened = shop.opened()
+    assert fold.learner.estimate.effective_n == pytest.approx(reopened.estimate.effective_n)
     assert Fold(plain, shop.bandit.rewards).base(0).fingerprint == fold.base(0).fingerprint
 
 
@@ -316,14 +326,14 @@ def test_a_fit_beside_the_fold() -> None:
     assert not learner.fit_is_due()
     shop.run(10)
     assert learner.finish_fit(fit())
-    away = learner.model.theta - shop.bandit.estimate.theta
-    assert float(away @ shop.bandit.estimate.precision @ away) < 0.25**2
+    difference = learner.model.theta - shop.bandit.estimate.theta
+    assert float(difference @ shop.bandit.estimate.precision @ difference) < 0.25**2
 
 
 def test_metrics_tell_the_half_life() -> None:
     """As those of other rewards do; there is no other to change to."""
-    told = half_life_of(Fold(UCB, ConversionsOnly(WINDOW)))
-    assert list(told.values()) == [LENGTH, 0.0]
+    metrics = half_life_of(Fold(UCB, ConversionsOnly(WINDOW)))
+    assert list(metrics.values()) == [LENGTH, 0.0]
     assert half_life_of(Fold(replace(UCB, half_life=None), ConversionsOnly(WINDOW))) == {}
 
 

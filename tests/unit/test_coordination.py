@@ -35,13 +35,13 @@ class TestCoordination:
         clock = ManualClock()
         with (
             closing(self.open_coordination(clock)) as store,
-            closing(self.reopen(store, clock)) as other,
+            closing(self.reopen(store, clock)) as peer,
         ):
             assert store.leader() is None
             epoch = store.acquire_lease("one", 100.0)
             assert epoch is not None
-            assert other.acquire_lease("two", 100.0) is None
-            leader = other.leader()
+            assert peer.acquire_lease("two", 100.0) is None
+            leader = peer.leader()
             assert leader is not None
             assert (leader.holder, leader.epoch) == ("one", epoch)
             assert 90.0 < leader.seconds <= 100.0
@@ -81,10 +81,10 @@ class TestCoordination:
             epochs = [store.acquire_lease("one", 100.0)]
             store.release_lease("two")
             assert store.leader() is not None
-            for holder, next_one in (("one", "two"), ("two", "one")):
+            for holder, successor in (("one", "two"), ("two", "one")):
                 store.release_lease(holder)
                 assert store.leader() is None
-                epochs.append(store.acquire_lease(next_one, 100.0))
+                epochs.append(store.acquire_lease(successor, 100.0))
             first, second, third = epochs
             assert first is not None
             assert second is not None
@@ -96,30 +96,30 @@ class TestCoordination:
         clock = ManualClock()
         with (
             closing(self.open_coordination(clock)) as store,
-            closing(self.reopen(store, clock)) as other,
+            closing(self.reopen(store, clock)) as peer,
         ):
-            assert other.published() is None
+            assert peer.published() is None
             epoch = store.acquire_lease("one", 100.0)
             assert epoch is not None
             data = bytes(range(256)) * 100
             store.publish(b"first", epoch)
-            first, found = other.published() or (0, b"")
-            assert found == b"first"
+            first, content = peer.published() or (0, b"")
+            assert content == b"first"
             store.publish(data, epoch)
-            second, found = other.published(first) or (0, b"")
+            second, content = peer.published(first) or (0, b"")
             assert second > first
-            assert found == data
-            assert other.published(second) is None
+            assert content == data
+            assert peer.published(second) is None
             # After a restore numbers can be lower than the last one seen.
-            assert other.published(second + 5) == (second, data)
+            assert peer.published(second + 5) == (second, data)
 
     def test_only_the_last_epoch_may_publish(self) -> None:
         """Before anyone leads no one may; a lease that has ended may, until another has led."""
         clock = ManualClock()
         with closing(self.open_coordination(clock)) as store:
-            for never in (0, 1):
+            for epoch in (0, 1):
                 with pytest.raises(OwnerFenced):
-                    store.publish(b"too early", never)
+                    store.publish(b"too early", epoch)
             first = store.acquire_lease("one", 100.0)
             assert first is not None
             clock.now += 1_000_000 * round(200.0)
@@ -145,7 +145,7 @@ class TestCoordination:
         clock = ManualClock()
         with (
             closing(self.open_coordination(clock)) as store,
-            closing(self.reopen(store, clock)) as other,
+            closing(self.reopen(store, clock)) as peer,
             self.open_journal(store, clock) as journal,
         ):
             assert store.sent(4, {}) == {}
@@ -156,11 +156,11 @@ class TestCoordination:
             assert store.sent(4, {}) == {2: (1, data)}
             assert store.sent(4, {2: 1}) == {}
             assert store.send({2: (first, b"more")}) == []
-            assert other.sent(4, {2: 1}) == {2: (2, b"more")}
+            assert peer.sent(4, {2: 1}) == {2: (2, b"more")}
             second, third = journal.acquire(2), journal.acquire(0)
             assert store.send({2: (first, b"superseded"), 0: (third, b"of another")}) == [2]
             assert store.sent(4, {2: 2}) == {0: (1, b"of another")}
-            assert other.send({2: (second, b"it knows less, and owns the partition")}) == []
+            assert peer.send({2: (second, b"it knows less, and owns the partition")}) == []
             assert store.sent(4, {0: 1, 2: 2})[2][0] == 3
 
     def test_sums_that_arrive_late_replace_nothing(self) -> None:
@@ -170,12 +170,14 @@ class TestCoordination:
             closing(self.open_coordination(clock)) as store,
             self.open_journal(store, clock) as journal,
         ):
-            epoch, late = journal.acquire(0), []
+            epoch, calls = journal.acquire(0), []
             transact = store.cells.transact
-            store.cells.transact = lambda *given: late.append(given) or transact(*given)  # type: ignore
+            store.cells.transact = lambda *arguments: (
+                calls.append(arguments) or transact(*arguments)
+            )  # type: ignore
             store.send({0: (epoch, b"first")})
             store.send({0: (epoch, b"second")})
-            assert not transact(*late[0]).ok
+            assert not transact(*calls[0]).ok
             assert store.sent(1, {})[0][1] == b"second"
 
     def test_a_closed_store_says_so(self) -> None:
@@ -206,10 +208,10 @@ def test_a_lease_taken_with_a_clock_ahead_ends_when_the_clock_is_right(ahead: fl
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     store.journal()
-    right = clock.now
+    start = clock.now
     clock.now += round(ahead * 1e6)
     assert store.coordination().acquire_lease("one", 10.0) == 1
-    clock.now = right
+    clock.now = start
     assert store.coordination().leader() is None
     assert store.coordination().acquire_lease("two", 10.0) == 2
 
@@ -233,24 +235,24 @@ def test_a_hundred_leases_are_renewed_in_one_transaction() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     bandits = [f"bandit {n}" for n in range(100)]
-    held = {}
+    leases = {}
     for bandit in bandits:
         store.journal(bandit)
         epoch = store.coordination(bandit).acquire_lease("me", 10.0)
         assert epoch is not None
-        held[bandit] = Held("me", epoch)
+        leases[bandit] = Held("me", epoch)
     cells, calls = store.cells(), []
     transact = cells.transact
-    cells.transact = lambda *given: calls.append(given) or transact(*given)  # type: ignore
+    cells.transact = lambda *arguments: calls.append(arguments) or transact(*arguments)  # type: ignore
     clock.now += 9_000_000
-    assert renew_leases(cells, held, 10.0) == {*bandits}
+    assert renew_leases(cells, leases, 10.0) == {*bandits}
     ((_, puts),) = calls
     assert len(puts) == 1
     clock.now += 9_000_000
     assert len(leaders(cells, bandits)) == 100
     store.coordination("bandit 7").release_lease("me")
     assert store.coordination("bandit 7").acquire_lease("another", 10.0) is not None
-    assert renew_leases(cells, held, 10.0) == {*bandits} - {"bandit 7"}
+    assert renew_leases(cells, leases, 10.0) == {*bandits} - {"bandit 7"}
     assert renew_leases(cells, {}, 10.0) == set()
 
 
@@ -259,17 +261,17 @@ def test_a_holder_who_has_renewed_meanwhile_is_not_replaced() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     store.journal()
-    one, two = store.coordination(), store.coordination()
-    assert one.acquire_lease("one", 10.0) == 1
+    first, second = store.coordination(), store.coordination()
+    assert first.acquire_lease("one", 10.0) == 1
     clock.now += 10_000_000
-    get, calls = two.cells.get, []
+    get, calls = second.cells.get, []
 
     def get_late(names, *known):  # type: ignore[no-untyped-def]
-        found = get(names, *known)
+        values = get(names, *known)
         calls.append(names)
         if len(calls) == 2:  # the heartbeat was read
-            assert renew_leases(one.cells, {"default": Held("one", 1)}, 10.0) == {"default"}
-        return found
+            assert renew_leases(first.cells, {"default": Held("one", 1)}, 10.0) == {"default"}
+        return values
 
-    two.cells.get = get_late  # type: ignore[method-assign]
-    assert two.acquire_lease("two", 10.0) is None
+    second.cells.get = get_late  # type: ignore[method-assign]
+    assert second.acquire_lease("two", 10.0) is None

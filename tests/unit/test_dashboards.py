@@ -36,8 +36,8 @@ LABELS = {
 def queries() -> list[str]:
     """All that are asked."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    found = [one["expr"] for panel in panels for one in panel.get("targets", [])]
-    return found + [rule["expr"] for rule in alerts()]
+    expressions = [target["expr"] for panel in panels for target in panel.get("targets", [])]
+    return expressions + [rule["expr"] for rule in alerts()]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -49,22 +49,22 @@ def alerts() -> list[dict[str, Any]]:
 def test_every_metric_that_is_asked_for_exists() -> None:
     """And has the labels that are asked for."""
     for query in queries():
-        named = re.findall(r"(belated_\w+)(?:{([^}]*)})?", query)
-        assert named, query
-        for name, selectors in named:
+        metrics = re.findall(r"(belated_\w+)(?:{([^}]*)})?", query)
+        assert metrics, query
+        for name, selectors in metrics:
             assert name in LABELS, query
             for label in re.findall(r"(\w+)\s*(?:=|!)", selectors):
                 assert label in LABELS[name], query
         for labels in re.findall(r"by \(([^)]*)\)", query):
-            known = {"le", "instance"}.union(*(LABELS[name] for name, _ in named))
-            assert set(re.findall(r"\w+", labels)) <= known, query
+            allowed = {"le", "instance"}.union(*(LABELS[name] for name, _ in metrics))
+            assert set(re.findall(r"\w+", labels)) <= allowed, query
 
 
 def test_brackets_are_closed() -> None:
     """Nobody here can ask Prometheus whether it understands them."""
     for query in queries():
-        for left, right in ("()", "[]", "{}"):
-            assert query.count(left) == query.count(right), query
+        for opening, closing in ("()", "[]", "{}"):
+            assert query.count(opening) == query.count(closing), query
 
 
 def test_every_metric_is_on_the_dashboard() -> None:
@@ -79,7 +79,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
     text = HOWTO.read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(belated_\w+)`", text, re.MULTILINE))
     assert documented == {re.sub(r"_(bucket|sum|count)$", "", name) for name in LABELS}
-    mentioned = {re.sub(r"{.*", "", one) for one in re.findall(r"`(belated_[^`]+)`", text)}
+    mentioned = {re.sub(r"{.*", "", metric) for metric in re.findall(r"`(belated_[^`]+)`", text)}
     assert mentioned == documented
 
 
@@ -95,28 +95,28 @@ def test_every_alert_says_what_to_do() -> None:
 
 def test_a_full_spool_is_told_of_before_the_usual_limit() -> None:
     """The alert has numbers of its own: three quarters of the limit, and all of it."""
-    (rule,) = [one for one in alerts() if one["alert"] == "BelatedSpoolFull"]
-    assert [int(one) for one in re.findall(r"> (\d+)", rule["expr"])] == [LIMIT * 3 // 4, LIMIT]
+    (rule,) = [alert for alert in alerts() if alert["alert"] == "BelatedSpoolFull"]
+    assert [int(limit) for limit in re.findall(r"> (\d+)", rule["expr"])] == [LIMIT * 3 // 4, LIMIT]
 
 
 def test_every_mode_but_the_usual_is_told_of() -> None:
     """One label for all of them, so that a new mode is among them."""
-    (rule,) = [one for one in alerts() if one["alert"] == "BelatedSwitched"]
+    (rule,) = [alert for alert in alerts() if alert["alert"] == "BelatedSwitched"]
     assert re.findall(r"{(.*?)}", rule["expr"]) == [f'mode!="{MODES[0]}"']
 
 
 def test_panels_do_not_lie_on_each_other() -> None:
     """And each has a name, a description and a unit."""
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
-        place = panel["gridPos"]
+        position = panel["gridPos"]
         cells = {
             (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
         }
-        assert not taken & cells, panel["title"]
-        taken |= cells
+        assert not occupied & cells, panel["title"]
+        occupied |= cells
         if panel["type"] != "row":
             assert panel["description"]
             assert panel["fieldConfig"]["defaults"]["unit"]

@@ -127,8 +127,8 @@ def test_the_closed_form_is_the_limit_of_the_least_sigma(law: Law, least: float)
 )
 def test_a_heavy_tail_has_no_sigma(law: Law, growth: list[float]) -> None:
     """The least 2σ² for q = 0 grows with the range, so Assumption 2 fails for every σ."""
-    for upto, expected in zip([10**3, 10**4, 10**5], growth, strict=True):
-        least = 2.0 * min_sigma(law.tail, law.mean, 0.0, upto) ** 2
+    for horizon, expected in zip([10**3, 10**4, 10**5], growth, strict=True):
+        least = 2.0 * min_sigma(law.tail, law.mean, 0.0, horizon) ** 2
         assert least == pytest.approx(expected, rel=1e-3)
     params = law.params()
     assert (params.sigma, params.q, params.sigma_r, params.q_r) == (None, None, None, None)
@@ -139,10 +139,10 @@ def test_a_stretched_exponential_has_no_sigma() -> None:
     """A Weibull shape below 1 is heavier than an exponential; at 2 Assumption 4 still fails."""
     assert Weibull(shape=0.99, scale=40).params().sigma is None
     assert Weibull(shape=2.0, scale=40).params().sigma_r is None
-    four = Weibull(shape=4, scale=40).params()
-    assert four.sigma_r is not None
-    assert 2.0 * four.sigma_r**2 == pytest.approx(40.0**4)
-    assert four.q_r == 1.0
+    params = Weibull(shape=4, scale=40).params()
+    assert params.sigma_r is not None
+    assert 2.0 * params.sigma_r**2 == pytest.approx(40.0**4)
+    assert params.q_r == 1.0
 
 
 def test_the_least_sigma_is_the_least() -> None:
@@ -150,8 +150,8 @@ def test_the_least_sigma_is_the_least() -> None:
     law = Uniform(100)
     sigma = min_sigma(law.tail, 50.0, 1.0, 100)
     assert sigma == pytest.approx(19.0992, abs=1e-4)
-    near = min_sigma(Uniform(4).tail, 2.0, 1.0, 4)  # at 4, with a tail of 1/5
-    assert near == pytest.approx(math.sqrt(2.0 / math.log(5.0)))
+    discrete = min_sigma(Uniform(4).tail, 2.0, 1.0, 4)  # at 4, with a tail of 1/5
+    assert discrete == pytest.approx(math.sqrt(2.0 / math.log(5.0)))
     i = np.arange(51, 101)
     for factor, holds in [(1.0 + 1e-9, True), (1.0 - 1e-4, False)]:
         bound = np.exp(-((i - 50.0) ** 2) / (2.0 * (factor * sigma) ** 2))
@@ -165,8 +165,8 @@ def test_the_least_sigma_of_samples_is_exact() -> None:
     assert params.bound == 50
     assert params.sigma == pytest.approx(min_sigma(law.tail, law.mean, 1.0, 50), rel=1e-12)
     assert params.sigma_r == pytest.approx(min_sigma(law.tail, law.mean, 3.0, 50), rel=1e-12)
-    far = Empirical([0, 10**15]).params().sigma
-    assert far == pytest.approx(math.sqrt(0.5 * (5e14) ** 2 / math.log(2.0)))
+    sigma = Empirical([0, 10**15]).params().sigma
+    assert sigma == pytest.approx(math.sqrt(0.5 * (5e14) ** 2 / math.log(2.0)))
 
 
 def test_the_least_sigma_of_a_constant_is_zero() -> None:
@@ -180,24 +180,24 @@ def test_the_least_sigma_of_a_constant_is_zero() -> None:
 def test_dependent_delays_do_not_claim_assumption_2() -> None:
     """What they keep of their base is its mean, its bound and Assumption 4."""
     base = Weibull(shape=4, scale=40)
-    known = base.params()
-    kept = Parameters(mu=known.mu, sigma_r=known.sigma_r, q_r=known.q_r)
-    assert BlockDependent(base, length=30).params() == kept
-    assert LazyMarkov(0.5, base=base).params() == dataclasses.replace(kept, spectral=0.5)
+    params = base.params()
+    expected = Parameters(mu=params.mu, sigma_r=params.sigma_r, q_r=params.q_r)
+    assert BlockDependent(base, length=30).params() == expected
+    assert LazyMarkov(0.5, base=base).params() == dataclasses.replace(expected, spectral=0.5)
     assert Batched(100).params() == Parameters(mu=49.5, bound=99)
 
 
 def test_dependent_delays_can_be_independent() -> None:
     """A chain that never stays and blocks of one round are their base; equal rows forget."""
     base = Geometric(mean=5)
-    same: list[DelayProcess] = [LazyMarkov(0.0, base=base), BlockDependent(base, length=1)]
-    for process in same:
+    processes: list[DelayProcess] = [LazyMarkov(0.0, base=base), BlockDependent(base, length=1)]
+    for process in processes:
         assert process.independent
         assert process.params() == base.params()
     chain = FiniteChain([[0.2, 0.8], [0.2, 0.8]], values=[10, 0])
-    drawn = Empirical([10, 0, 0, 0, 0]).params()
+    params = Empirical([10, 0, 0, 0, 0]).params()
     assert chain.independent
-    for name, value in dataclasses.asdict(drawn).items():
+    for name, value in dataclasses.asdict(params).items():
         assert getattr(chain.params(), name) == pytest.approx(value, abs=1e-12)
     switch = RegimeSwitch([[0.5, 0.5], [0.5, 0.5]], laws=[Uniform(3), Uniform(30)])
     assert switch.independent

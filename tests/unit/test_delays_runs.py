@@ -41,10 +41,10 @@ def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:
 @pytest.mark.parametrize("process", PROCESSES, ids=shown)
 def test_a_run_repeats_for_the_same_generator(process: DelayProcess) -> None:
     """The same seed gives the same delays: whole, one for each round."""
-    first, again = process.sample(2000, rng(3)), process.sample(2000, rng(3))
+    first, second = process.sample(2000, rng(3)), process.sample(2000, rng(3))
     assert first.dtype == np.int64
     assert first.shape == (2000,)
-    assert (first == again).all()
+    assert (first == second).all()
     assert (first >= 0).all()
     random = not isinstance(process, Batched) and len(np.unique(first)) > 1
     assert (first != process.sample(2000, rng(4))).any() == random
@@ -70,8 +70,8 @@ def test_runs_with_the_same_generator_share_their_luck() -> None:
     """A law with longer delays gives longer delays, round by round."""
     short, long = Geometric(mean=5).sample(1000, rng()), Geometric(mean=100).sample(1000, rng())
     assert (short <= long).all()
-    lost = Mixture(never=0.3, base=Geometric(mean=5)).sample(1000, rng())
-    assert (short <= lost).all()
+    lossy = Mixture(never=0.3, base=Geometric(mean=5)).sample(1000, rng())
+    assert (short <= lossy).all()
 
 
 @pytest.mark.parametrize("c", [0, 1, 7, 500])
@@ -137,8 +137,8 @@ def test_a_chain_walks_as_its_rows_say() -> None:
 def test_a_chain_keeps_to_its_rows_at_the_ends_of_the_unit_interval() -> None:
     """The largest and the least u lead to states of positive probability, however they round."""
     chain = Chain([[0.0, 0.5, 0.5, 0.0], [1, 0, 0, 0], [0.0, 0.0, 0.0, 1.0], [1, 0, 0, 0]])
-    last = chain.walk(np.full(5, 1.0 - 2.0**-53))
-    assert last.tolist() == [3, 0, 2, 3, 0]
+    path = chain.walk(np.full(5, 1.0 - 2.0**-53))
+    assert path.tolist() == [3, 0, 2, 3, 0]
     assert chain.walk(np.zeros(5)).tolist() == [0, 1, 0, 1, 0]
 
 
@@ -161,8 +161,8 @@ def test_the_expected_number_outstanding_has_the_known_forms() -> None:
     geometric = 100.0 * (1.0 - (100.0 / 101.0) ** (t - 1))
     assert expected_missing(Geometric(mean=100), t) == pytest.approx(geometric)
     assert expected_missing(Constant(7), t).tolist() == np.minimum(t - 1, 7).tolist()
-    lost = Mixture(never=0.3, base=Constant(0))
-    assert expected_missing(lost, t) == pytest.approx(0.3 * (t - 1))
+    lossy = Mixture(never=0.3, base=Constant(0))
+    assert expected_missing(lossy, t) == pytest.approx(0.3 * (t - 1))
     assert expected_missing(Geometric(mean=100), 10_000) == pytest.approx(100.0)
     heavy = 100.0 * ((1.0 + 9999.5 / 20.0) ** 0.2 - (1.0 + 0.5 / 20.0) ** 0.2)  # by its integral
     assert expected_missing(Lomax(shape=0.8, scale=20), 10_000) == pytest.approx(heavy, rel=1e-4)
@@ -235,9 +235,9 @@ def test_a_delay_that_depends_on_a_run_has_no_law_of_its_own(
     delays: DelayProcess = process
     assert math.isnan(delays.mean)
     assert not delays.independent
-    with pytest.raises(InvalidInput, match=f"depends on {what}: use simulate") as caught:
+    with pytest.raises(InvalidInput, match=f"depends on {what}: use simulate") as error:
         process.sample(10, rng())
-    assert caught.value.value is process
+    assert error.value.value is process
     with pytest.raises(InvalidInput, match=f"depends on {what}"):
         process.tail([1, 2])
 
@@ -245,7 +245,7 @@ def test_a_delay_that_depends_on_a_run_has_no_law_of_its_own(
 def test_of_a_delay_that_depends_on_a_run_only_the_bound_is_known() -> None:
     """And that only if all its laws are bounded."""
     assert ContextDependent(lambda x: 1.0).params() == Parameters()
-    both = RewardDependent(zero_law=Constant(0), one_law=Uniform(9))
-    assert both.params() == Parameters(bound=9)
-    one = RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=9))
-    assert one.params() == Parameters()
+    bounded = RewardDependent(zero_law=Constant(0), one_law=Uniform(9))
+    assert bounded.params() == Parameters(bound=9)
+    unbounded = RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=9))
+    assert unbounded.params() == Parameters()

@@ -33,11 +33,11 @@ def compose() -> dict[str, Any]:
 def test_the_spool_of_the_service_is_a_volume(config: Config, compose: dict[str, Any]) -> None:
     """Else what waits there would go with its container."""
     assert config.server.spool is not None
-    mounted = dict(one.split(":")[1::-1] for one in compose["services"]["service"]["volumes"])
+    mounted = dict(volume.split(":")[1::-1] for volume in compose["services"]["service"]["volumes"])
     assert mounted[str(config.server.spool.path)] in compose["volumes"]
     dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    made = next(line for line in dockerfile.splitlines() if "install -d -o belated" in line)
-    assert made.endswith(f" {config.server.spool.path}")
+    line = next(line for line in dockerfile.splitlines() if "install -d -o belated" in line)
+    assert line.endswith(f" {config.server.spool.path}")
 
 
 def test_every_process_reads_the_same_file(config: Config, compose: dict[str, Any]) -> None:
@@ -61,7 +61,9 @@ def test_the_image_is_made_of_pins_with_hashes() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     installs = re.findall(r"pip .*?install\s+(?:\\\n\s+)?(\S+ \S+)", dockerfile)
     assert len(installs) == 3
-    assert all(one.startswith(("--require-hashes", "--no-deps --no-index")) for one in installs)
+    assert all(
+        install.startswith(("--require-hashes", "--no-deps --no-index")) for install in installs
+    )
     ignored = (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
     allowed = {line[1:] for line in ignored if line.startswith("!")}
     copied = {
@@ -82,8 +84,8 @@ def test_no_container_can_write_to_its_root(compose: dict[str, Any]) -> None:
     assert ":9090/" in learner["healthcheck"]["test"][-1]
     scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
     (job,) = scraped["scrape_configs"]
-    found = {(one["names"][0], one["port"]) for one in job["dns_sd_configs"]}
-    assert found == {("service", 8080), ("learner", 9090)}
+    targets = {(target["names"][0], target["port"]) for target in job["dns_sd_configs"]}
+    assert targets == {("service", 8080), ("learner", 9090)}
 
 
 def test_the_chart_serves_what_it_says() -> None:
@@ -97,8 +99,8 @@ def test_the_chart_serves_what_it_says() -> None:
     assert config.server.spool is not None
     deciders = (chart / "templates" / "deciders.yaml").read_text(encoding="utf-8")
     assert f"mountPath: {config.server.spool.path}}}" in deciders
-    about = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["appVersion"] == project_version()
+    metadata = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
+    assert metadata["appVersion"] == project_version()
 
 
 def test_the_citation_names_this_version() -> None:

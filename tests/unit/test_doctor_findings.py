@@ -56,15 +56,15 @@ def findings(monkeypatch: pytest.MonkeyPatch, server: Server) -> dict[str, Findi
         return Finding("rights", "ok", "")
 
     monkeypatch.setattr(doctor, "_rights", rights)
-    found = doctor.examine_postgres(server, ["decider"])  # type: ignore[arg-type]
-    return {one.check: one for one in found}
+    results = doctor.examine_postgres(server, ["decider"])  # type: ignore[arg-type]
+    return {finding.check: finding for finding in results}
 
 
 def test_a_sound_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is well."""
-    found = findings(monkeypatch, Server())
-    assert {one.state for one in found.values()} == {"ok"}
-    assert {"store", "version", "primary", "fsync", "failover", "clock", "tables"} <= {*found}
+    by_check = findings(monkeypatch, Server())
+    assert {finding.state for finding in by_check.values()} == {"ok"}
+    assert {"store", "version", "primary", "fsync", "failover", "clock", "tables"} <= {*by_check}
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_what_is_wrong_with_a_server(
     monkeypatch: pytest.MonkeyPatch, server: Server, check: str, state: str, what: str
 ) -> None:
     """It is told, with how to mend it; all else is well."""
-    found = findings(monkeypatch, server)
-    one = found.pop(check)
-    assert (one.state, bool(one.mend)) == (state, state != "ok")
-    assert what in one.what
-    assert {other.state for other in found.values()} == {"ok"}
+    by_check = findings(monkeypatch, server)
+    finding = by_check.pop(check)
+    assert (finding.state, bool(finding.mend)) == (state, state != "ok")
+    assert what in finding.what
+    assert {result.state for result in by_check.values()} == {"ok"}
 
 
 def test_a_question_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the server said."""
     server = Server()
     del server._answers["standbys"]
-    found = findings(monkeypatch, server)
-    assert (found["store"].state, found["store"].what) == ("wrong", "standbys was refused")
-    assert "clock" not in found
+    by_check = findings(monkeypatch, server)
+    assert (by_check["store"].state, by_check["store"].what) == ("wrong", "standbys was refused")
+    assert "clock" not in by_check
 
 
 @pytest.fixture
@@ -136,16 +136,20 @@ def file(tmp_path: Path) -> Callable[[Path], Path]:
 
 def spool(file: Path) -> dict[str, Finding]:
     """What is found of the spool and the process."""
-    return {one.check: one for one in examine(file) if "spool" in one.check or "open" in one.check}
+    return {
+        finding.check: finding
+        for finding in examine(file)
+        if "spool" in finding.check or "open" in finding.check
+    }
 
 
 def test_a_spool_that_cannot_be_written(file: Callable[[Path], Path], tmp_path: Path) -> None:
     """Nothing beyond is asked of it."""
     (tmp_path / "taken").write_text("a file")
-    found = spool(file(tmp_path / "taken"))
-    assert found["spool"].state == "wrong"
-    assert "cannot write to" in found["spool"].what
-    assert "spool room" not in found
+    by_check = spool(file(tmp_path / "taken"))
+    assert by_check["spool"].state == "wrong"
+    assert "cannot write to" in by_check["spool"].what
+    assert "spool room" not in by_check
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1e-7, "warning"), (0.002, "ok")])
@@ -158,9 +162,9 @@ def test_a_sync_that_takes_no_time_is_none(
 ) -> None:
     """It may be memory."""
     monkeypatch.setattr(doctor, "sync_time", lambda path: seconds)
-    found = spool(file(tmp_path / "spool"))
-    assert found["spool"].state == state
-    assert found["spool of offers"].state == "ok"
+    by_check = spool(file(tmp_path / "spool"))
+    assert by_check["spool"].state == state
+    assert by_check["spool of offers"].state == "ok"
 
 
 def test_a_disk_that_is_nearly_full(
