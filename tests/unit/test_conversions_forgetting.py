@@ -47,7 +47,7 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
     rows, y, age, weight, delay = [], [], [], [], []
     now, records = shop.journal.last_stamp(0), shop.journal.read(0, 0, 100_000)
     arrivals = {
-        entry.event.id: entry.recorded for entry in records if isinstance(entry.event, Reward)
+        reward.event.id: reward.recorded for reward in records if isinstance(reward.event, Reward)
     }
     for record in records:
         if not isinstance(record.event, Decision):

@@ -172,9 +172,7 @@ class TestCoordination:
         ):
             epoch, calls = journal.acquire(0), []
             transact = store.cells.transact
-            store.cells.transact = lambda *arguments: (
-                calls.append(arguments) or transact(*arguments)
-            )  # type: ignore
+            store.cells.transact = lambda *args: calls.append(args) or transact(*args)  # type: ignore
             store.send({0: (epoch, b"first")})
             store.send({0: (epoch, b"second")})
             assert not transact(*calls[0]).ok
@@ -243,7 +241,7 @@ def test_a_hundred_leases_are_renewed_in_one_transaction() -> None:
         leases[bandit] = Held("me", epoch)
     cells, calls = store.cells(), []
     transact = cells.transact
-    cells.transact = lambda *arguments: calls.append(arguments) or transact(*arguments)  # type: ignore
+    cells.transact = lambda *args: calls.append(args) or transact(*args)  # type: ignore
     clock.now += 9_000_000
     assert renew_leases(cells, leases, 10.0) == {*bandits}
     ((_, puts),) = calls

@@ -61,12 +61,10 @@ def test_a_policy_that_fails_for_one_request_chooses_for_the_others() -> None:
     served = Served(Broken(DIM, Bernoulli()), baseline="b")
     permuted = ROWS[[1, 2, 0]]
     tables = [permuted, ROWS, permuted, ROWS]
-    decisions = served.many(tables, [ParsedRequest(DIM, ["a", "b", "c"]) for _ in tables])
-    assert [decisions[1].action, decisions[3].action] == ["b", "b"]
-    assert decisions[1].propensity == decisions[3].propensity == 1.0
-    assert (
-        decisions[0].index != decisions[2].index
-    )  # the first was pending when the third was chosen
+    batch = served.many(tables, [ParsedRequest(DIM, ["a", "b", "c"]) for _ in tables])
+    assert [batch[1].action, batch[3].action] == ["b", "b"]
+    assert batch[1].propensity == batch[3].propensity == 1.0
+    assert batch[0].index != batch[2].index  # the first was pending when the third was chosen
     assert served.fallbacks == {"error": 2}
     assert str(served.failure) == "ZeroDivisionError: of a policy"
     assert (served.ahead, served.model.pending) == (4, 4)
