@@ -47,13 +47,13 @@ def rounds(world: Environment, count: int, seed: int = 0) -> list[tuple[Matrix, 
 @every_problem
 def test_a_problem_has_the_size_it_is_known_for(name: str) -> None:
     """Rows (K, d) and K means in [0, 1] every round; rows are float32 values not to be changed."""
-    make, dim, arms = NAMED[name]
-    world = make(1)
+    factory, dim, arms = NAMED[name]
+    world = factory(1)
     assert world.dim == dim
     assert isinstance(world.family, Bernoulli)
-    offered = rounds(world, 30)
-    assert len(offered) == 30
-    for rows, means in offered:
+    offers = rounds(world, 30)
+    assert len(offers) == 30
+    for rows, means in offers:
         assert rows.shape == (arms, dim)
         assert rows.dtype == np.float64
         assert (rows == rows.astype(np.float32)).all()
@@ -65,18 +65,18 @@ def test_a_problem_has_the_size_it_is_known_for(name: str) -> None:
 @every_problem
 def test_a_seed_makes_the_same_problem_again(name: str) -> None:
     """The same seed and generator give the same rows and means."""
-    make = NAMED[name][0]
-    for one, two in zip(rounds(make(4), 20, 3), rounds(make(4), 20, 3), strict=True):
-        assert (one[0] == two[0]).all()
-        assert (one[1] == two[1]).all()
+    factory = NAMED[name][0]
+    for first, second in zip(rounds(factory(4), 20, 3), rounds(factory(4), 20, 3), strict=True):
+        assert (first[0] == second[0]).all()
+        assert (first[1] == second[1]).all()
 
 
 @pytest.mark.parametrize("name", ["fixed", "users", "fresh", "ball", "arms"])
 def test_another_seed_makes_another_problem(name: str) -> None:
     """θ* differs, and with it the means."""
-    make = NAMED[name][0]
-    one, two = rounds(make(4), 3), rounds(make(5), 3)
-    assert not any((a[1] == b[1]).any() for a, b in zip(one, two, strict=True))
+    factory = NAMED[name][0]
+    first, second = rounds(factory(4), 3), rounds(factory(5), 3)
+    assert not any((a[1] == b[1]).any() for a, b in zip(first, second, strict=True))
 
 
 def test_problems_of_one_seed_have_thetas_of_their_own() -> None:
@@ -216,8 +216,8 @@ def test_digits_are_1797_images_in_ten_classes() -> None:
 def test_digits_come_with_replacement_and_in_equal_shares() -> None:
     """Ten classes about a tenth each; 1,797 draws leave a share 1/e of the images out."""
     world = environments.digits()
-    drawn = [rows[0, 1:65].tobytes() for rows, _ in rounds(world, 1797)]
-    assert len(set(drawn)) / 1797 == pytest.approx(1.0 - math.exp(-1.0), abs=0.03)
+    images = [rows[0, 1:65].tobytes() for rows, _ in rounds(world, 1797)]
+    assert len(set(images)) / 1797 == pytest.approx(1.0 - math.exp(-1.0), abs=0.03)
 
 
 def test_a_guess_pays_without_luck() -> None:
@@ -254,10 +254,10 @@ def test_a_table_of_ones_own_may_be_offered() -> None:
     """(K, d) is offered every round, (U, K, d) are those of users."""
     theta = np.array([1.0, -1.0])
     table = np.arange(12.0).reshape(2, 3, 2) / 12.0
-    one = GLM(theta, 3, table[0])
-    assert all((rows == table[0].astype(np.float32)).all() for rows, _ in rounds(one, 5))
-    both = {rows.tobytes() for rows, _ in rounds(GLM(theta, 3, table), 60)}
-    assert both == {part.astype(np.float32).astype(np.float64).tobytes() for part in table}
+    fixed = GLM(theta, 3, table[0])
+    assert all((rows == table[0].astype(np.float32)).all() for rows, _ in rounds(fixed, 5))
+    tables = {rows.tobytes() for rows, _ in rounds(GLM(theta, 3, table), 60)}
+    assert tables == {part.astype(np.float32).astype(np.float64).tobytes() for part in table}
 
 
 @pytest.mark.parametrize("family", [Gaussian(0.25), Poisson()], ids=repr)

@@ -37,13 +37,15 @@ def potential(T: float, d: int) -> float:
 
 def test_the_page_and_these_tests_name_each_other() -> None:
     """Every test stands on the page, and every test on the page is here."""
-    here = Path(__file__)
-    page = here.parents[2].joinpath("docs/explanation/errata.md").read_text(encoding="utf-8")
-    sources = [file.read_text(encoding="utf-8") for file in here.parent.glob("test_errata*.py")]
-    tests = {name for one in sources for name in re.findall(r"^def (test_\w+)", one, re.MULTILINE)}
-    named = set(re.findall(r"`(test_\w+)`", page))
-    assert tests - named == {"test_the_page_and_these_tests_name_each_other"}
-    assert named <= tests
+    path = Path(__file__)
+    page = path.parents[2].joinpath("docs/explanation/errata.md").read_text(encoding="utf-8")
+    sources = [file.read_text(encoding="utf-8") for file in path.parent.glob("test_errata*.py")]
+    tests = {
+        name for source in sources for name in re.findall(r"^def (test_\w+)", source, re.MULTILINE)
+    }
+    mentioned = set(re.findall(r"`(test_\w+)`", page))
+    assert tests - mentioned == {"test_the_page_and_these_tests_name_each_other"}
+    assert mentioned <= tests
 
 
 # --- the problem -------------------------------------------------------------------------------
@@ -88,8 +90,8 @@ def test_a_round_can_cost_more_than_one() -> None:
     setting = Setting.of(Gaussian(), horizon=1000, dim=2, norm_bound=3.0)
     assert trace.regret[-1] == pytest.approx(330.0)
     assert setting.span * 100 >= trace.regret[-1]
-    counted = [theory.regret_ucb(setting, missing=0, warmup=w, delta=DELTA) for w in (0.0, 100.0)]
-    assert counted[1] - counted[0] == pytest.approx(600.0)
+    regrets = [theory.regret_ucb(setting, missing=0, warmup=w, delta=DELTA) for w in (0.0, 100.0)]
+    assert regrets[1] - regrets[0] == pytest.approx(600.0)
 
 
 def test_fractional_delay_never_arrives() -> None:
@@ -101,9 +103,9 @@ def test_fractional_delay_never_arrives() -> None:
     assert not np.isin(s + time, np.arange(1, 2001)).any()
     complete, incomplete = (s + time)[:499] <= 499, (s + time)[:499] >= 500
     assert (complete.sum(), incomplete.sum(), (~complete & ~incomplete).sum()) == (493, 5, 1)
-    whole = delays.Exponential(mean=5.5).sample(1000, np.random.default_rng(0))
-    assert np.isin(s + whole, np.arange(1, 2001)).all()
-    assert ((s + whole <= 499) ^ (s + whole >= 500)).all()
+    rounded = delays.Exponential(mean=5.5).sample(1000, np.random.default_rng(0))
+    assert np.isin(s + rounded, np.arange(1, 2001)).all()
+    assert ((s + rounded <= 499) ^ (s + rounded >= 500)).all()
 
 
 def test_delay_that_depends_on_the_reward_biases_the_estimate() -> None:
@@ -112,15 +114,15 @@ def test_delay_that_depends_on_the_reward_biases_the_estimate() -> None:
     Half of the rewards are 1 and come late: of those that arrived less than .43 are.
     """
     world = GLM(np.zeros(1), 1, np.ones((1, 1)))
-    late = delays.RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=400))
+    delay = delays.RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=400))
     policy = policies.Uniform(1, Bernoulli())
     with pytest.warns(DelayWarning, match="delays depend on the reward"):
-        biased = simulate(policy, world, late, horizon=1000).learner.estimate
+        biased = simulate(policy, world, delay, horizon=1000).learner.estimate
     fair = simulate(policy, world, Geometric(mean=200), horizon=1000).learner.estimate
-    found = [float(Bernoulli().mean(estimate.theta)[0]) for estimate in (biased, fair)]
-    assert found[0] < 0.43
-    assert found[1] == pytest.approx(0.5, abs=0.05)
-    assert not theory.bounds_for(late, horizon=1000)["markov"].holds
+    rates = [float(Bernoulli().mean(estimate.theta)[0]) for estimate in (biased, fair)]
+    assert rates[0] < 0.43
+    assert rates[1] == pytest.approx(0.5, abs=0.05)
+    assert not theory.bounds_for(delay, horizon=1000)["markov"].holds
 
 
 def test_an_exponential_delay_is_not_heavy_tailed() -> None:
@@ -153,8 +155,8 @@ def test_kappa_is_not_known_before_theta_is() -> None:
 
     def printed(theta: float) -> float:
         x = rng.uniform(-1.0, 1.0, size=100_000)
-        around = theta + rng.uniform(-1.0, 1.0, size=100_000)
-        return float(Bernoulli().slope(x * around).min())
+        points = theta + rng.uniform(-1.0, 1.0, size=100_000)
+        return float(Bernoulli().slope(x * points).min())
 
     truths = {size: printed(size) for size in (0.5, 1.0, 3.0)}
     assert truths[0.5] / truths[3.0] > 8.0
@@ -195,14 +197,16 @@ def test_theorem_1_does_not_follow_without_the_square_root(law: delays.Law, time
     With √G_t, as in Algorithm 1, it gives less. G* is that of a run of 20,000 rounds.
     """
     s = LOGISTIC
-    most = float(outstanding(law.sample(20_000, np.random.default_rng(0))).max())
+    peak = float(outstanding(law.sample(20_000, np.random.default_rng(0))).max())
     assumption: Assumption = "bounded" if law.params().bound else "independent"
     theorem = theory.regret_theorem(assumption, s, law.params(), warmup=0, delta=DELTA)
-    alone = theory.width_paper(s.horizon, 0, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
+    width = theory.width_paper(s.horizon, 0, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
     proof = 2.0 * s.max_slope * potential(s.horizon, s.dim)
-    assert proof * (alone + most) == pytest.approx(times * theorem, rel=0.01)
-    ours = theory.width_paper(s.horizon, most, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
-    assert proof * ours < theorem
+    assert proof * (width + peak) == pytest.approx(times * theorem, rel=0.01)
+    corrected = theory.width_paper(
+        s.horizon, peak, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa
+    )
+    assert proof * corrected < theorem
 
 
 def test_missing_rewards_are_not_scaled_by_the_noise() -> None:
@@ -237,8 +241,8 @@ def test_the_delays_sigma_is_not_the_noise() -> None:
     assert within_one(max(1.0, 16.0 * constant**2 * (d + LOG))) == pytest.approx(2e-4, rel=0.2)
     assert within_one(theory.threshold(d, delta=DELTA, sigma=1.0, kappa=1.0)) > 1 - DELTA
     printed = 16.0 * geometric**2 * (d + LOG) / 0.01
-    ours = theory.threshold(d, delta=DELTA, sigma=0.5, kappa=0.1)
-    assert printed / ours == pytest.approx(201, rel=1e-3)
+    threshold = theory.threshold(d, delta=DELTA, sigma=0.5, kappa=0.1)
+    assert printed / threshold == pytest.approx(201, rel=1e-3)
 
 
 def test_the_last_step_of_theorem_1_fails_for_one_feature() -> None:

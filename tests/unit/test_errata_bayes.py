@@ -41,19 +41,19 @@ def test_the_posterior_after_the_warm_up_drops_nothing() -> None:
 
     Of the rewards that arrived in 50 rounds, 97 % are lost; the library has all of them.
     """
-    world, lost, came = GLM(np.array([0.5, -0.2]), 2, np.eye(2), family=Gaussian(0.25)), 0, 0
+    world, lost, arrived = GLM(np.array([0.5, -0.2]), 2, np.eye(2), family=Gaussian(0.25)), 0, 0
     for seed in range(20):
         policy = paper_dts_lcb(2, noise=0.5, a=2.0, warmup=50)
         trace = simulate(policy, world, Geometric(mean=15), horizon=51, seed=seed)
         arrival = rounds(trace.delay) + trace.delay
-        everything, last = arrival <= 50, arrival == 50
-        came, lost = came + int(everything.sum()), lost + int((everything & ~last).sum())
-        B = 2.0 * np.eye(2) + batch(world, trace.actions, everything)
+        due, last = arrival <= 50, arrival == 50
+        arrived, lost = arrived + int(due.sum()), lost + int((due & ~last).sum())
+        B = 2.0 * np.eye(2) + batch(world, trace.actions, due)
         root = trace.learner.model.observed
         np.testing.assert_allclose(root @ root.T, 0.25 * np.linalg.inv(B), atol=1e-12)
         printed = 2.0 * np.eye(2) + batch(world, trace.actions, last)
         assert np.trace(np.linalg.inv(printed)) > 5.0 * np.trace(np.linalg.inv(B))
-    assert lost / came == pytest.approx(0.97, abs=0.01)
+    assert lost / arrived == pytest.approx(0.97, abs=0.01)
 
 
 def test_posterior_cannot_use_the_reward_of_its_own_round() -> None:
@@ -88,9 +88,9 @@ def test_reward_is_kept_if_the_next_round_has_none(law: delays.DelayProcess, sha
     delay = law.sample(T, np.random.default_rng(0))
     arrival = rounds(delay) + delay
     arrivals = np.bincount(arrival[arrival <= T + 1], minlength=T + 2)
-    kept = sum(arrivals[u] for u in range(tau + 1, T + 1) if arrivals[u + 1] > 0)
-    came = arrivals[tau + 1 : T + 1].sum()
-    assert 1.0 - kept / came == pytest.approx(share, abs=0.02)
+    used = sum(arrivals[u] for u in range(tau + 1, T + 1) if arrivals[u + 1] > 0)
+    total = arrivals[tau + 1 : T + 1].sum()
+    assert 1.0 - used / total == pytest.approx(share, abs=0.02)
     world = GLM(np.array([0.5, -0.2]), 2, np.eye(2), family=Gaussian())
     trace = simulate(paper_dts_lcb(2, warmup=tau), world, law, horizon=T)
     assert trace.learner.model.n == T - 1 - trace.pending[-1]
@@ -122,11 +122,11 @@ def test_the_printed_rule_of_bayes_learns_nothing() -> None:
     step = theta[1] - theta[0]
     printed = likelihood * prior / (likelihood * prior.sum() * step)
     np.testing.assert_allclose(printed, prior, rtol=1e-6)
-    right = likelihood * prior / ((likelihood * prior).sum() * step)
-    seen = Observations(1)
-    seen.extend([[1.0]] * 3, [1.0, 1.0, 0.0])
-    mode = Laplace().fit(seen, family=Bernoulli(), prior=Prior.ridge(1)).theta
-    assert theta[np.argmax(right)] == pytest.approx(float(mode[0]), abs=step)
+    posterior = likelihood * prior / ((likelihood * prior).sum() * step)
+    observations = Observations(1)
+    observations.extend([[1.0]] * 3, [1.0, 1.0, 0.0])
+    mode = Laplace().fit(observations, family=Bernoulli(), prior=Prior.ridge(1)).theta
+    assert theta[np.argmax(posterior)] == pytest.approx(float(mode[0]), abs=step)
     assert mode[0] > 0.2
 
 
@@ -168,11 +168,11 @@ def test_printed_inequality_of_jensen_is_false() -> None:
     Jensen's inequality gives √(E G*), which is 10.9.
     """
     law = Geometric(mean=100)
-    most = [outstanding(law.sample(3000, np.random.default_rng(i))).max() for i in range(50)]
-    average = np.sqrt(most).mean()
+    peaks = [outstanding(law.sample(3000, np.random.default_rng(i))).max() for i in range(50)]
+    average = np.sqrt(peaks).mean()
     assert average == pytest.approx(10.9, abs=0.05)
     assert math.sqrt(average) == pytest.approx(3.3, abs=0.05)
-    assert average <= math.sqrt(np.mean(most)) < 1.01 * average
+    assert average <= math.sqrt(np.mean(peaks)) < 1.01 * average
 
 
 def test_the_two_sides_of_a_confidence_set_add_up() -> None:
@@ -199,8 +199,8 @@ def test_ball_in_w_is_not_a_ball_in_v() -> None:
     d, missing, sigma, kappa = 2, 400, 0.5, 0.3
     for target in (1.0, theory.threshold(d, delta=DELTA, sigma=sigma, kappa=kappa)):
         n = 2 * math.ceil(target)
-        alone = theory.width_paper(n, 0, d, delta=DELTA, sigma=sigma, kappa=kappa)
-        rim = alone / math.sqrt(target)  # along the pending row
-        away = rim * math.sqrt(target + missing)
+        width = theory.width_paper(n, 0, d, delta=DELTA, sigma=sigma, kappa=kappa)
+        rim = width / math.sqrt(target)  # along the pending row
+        distance = rim * math.sqrt(target + missing)
         beta = theory.width_paper(n, missing, d, delta=DELTA, sigma=sigma, kappa=kappa)
-        assert (away > 2.5 * beta) if target == 1.0 else (away <= beta)
+        assert (distance > 2.5 * beta) if target == 1.0 else (distance <= beta)

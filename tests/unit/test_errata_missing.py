@@ -29,13 +29,13 @@ def test_hoeffding_is_not_weaker_than_stopping_times() -> None:
         first = max(math.sqrt(2 * math.log(2)) * sigma, sigma**2 + 1)
         hoeffding = 2 * mean + math.sqrt(first / 4 + 2 * sigma**2) * math.sqrt(2 * LOG)
         assert (round(prop1), round(hoeffding)) == expected
-    for law, known, bennett in (
+    for law, exact, bennett in (
         (delays.HalfNormal(scale=50), 47, 57),
         (Geometric(mean=100), 112, 125),
     ):
         truth = int(np.argmax(chances(law.tail(np.arange(1.0, 1500))) <= DELTA))
         bounds = theory.bounds_for(law, horizon=1500, delta=DELTA)
-        assert truth == known < bounds.best == bounds["bennett"].value
+        assert truth == exact < bounds.best == bounds["bennett"].value
         assert round(bounds.best) == bennett
         assert (bounds["prop1"].value or 0.0) > 10 * truth
 
@@ -73,10 +73,10 @@ def test_proof_of_proposition_1_loses_its_gain() -> None:
     sigma, q, mean = 50.0, 1.0, float(delays.HalfNormal(scale=50).mean)
     j = np.arange(1.0, 1000.0)
     log = j * math.log(2 * sigma**2 + 1) - (j - 1) ** (2 + q) / (2 * (2 + q) * sigma**2)
-    kept = 2 * mean + j[np.flatnonzero(log > math.log(DELTA))[-1]] + 1
-    assert kept == pytest.approx(441, abs=0.5)
-    assert theory.missing_prop1(mean, 0, sigma, q, delta=DELTA) > 280 * kept
-    assert theory.missing_stopping(delays.HalfNormal(scale=50).tail, 1500, delta=DELTA) < kept / 4
+    bound = 2 * mean + j[np.flatnonzero(log > math.log(DELTA))[-1]] + 1
+    assert bound == pytest.approx(441, abs=0.5)
+    assert theory.missing_prop1(mean, 0, sigma, q, delta=DELTA) > 280 * bound
+    assert theory.missing_stopping(delays.HalfNormal(scale=50).tail, 1500, delta=DELTA) < bound / 4
 
 
 def test_the_rate_of_proposition_1_hides_its_largest_term() -> None:
@@ -109,8 +109,8 @@ def test_proposition_5_needs_twice_the_variance(q: float, sigma: float) -> None:
     assert term(definition ** (1 / q) + 1) == pytest.approx(1.0)
     first = max((2 * math.log(2) * sigma**2) ** (1 / (1 + q)), definition ** (1 / q) + 1)
     spread = math.sqrt(first / 4 + sigma**2 * (1 + q) / q)
-    found = theory.missing_hoeffding(0, 0, sigma, q, delta=DELTA)
-    assert found == pytest.approx(spread * math.sqrt(2 * LOG))
+    bound = theory.missing_hoeffding(0, 0, sigma, q, delta=DELTA)
+    assert bound == pytest.approx(spread * math.sqrt(2 * LOG))
 
 
 def test_lambda_is_not_the_spectral_gap() -> None:
@@ -120,12 +120,12 @@ def test_lambda_is_not_the_spectral_gap() -> None:
     bound that fails in 5.5 % of runs instead of 1 %; with λ = .999 it fails in none.
     """
     chain = delays.LazyMarkov(0.999, base=Geometric(mean=20))
-    found = np.array(
+    counts = np.array(
         [outstanding(chain.sample(400, np.random.default_rng(i)))[-1] for i in range(2000)]
     )
     assert chain.params().spectral == 0.999
-    assert (found > theory.missing_markov(20, 0.001, delta=0.01)).mean() > 0.045
-    assert (found <= theory.missing_markov(20, 0.999, delta=0.01)).all()
+    assert (counts > theory.missing_markov(20, 0.001, delta=0.01)).mean() > 0.045
+    assert (counts <= theory.missing_markov(20, 0.999, delta=0.01)).all()
 
 
 def test_the_bound_for_chains_does_not_follow_from_its_inequality() -> None:
@@ -176,11 +176,11 @@ def test_bound_for_any_dependence_needs_an_integer_mean() -> None:
     spread = p.sigma_r * float(zeta(1 + p.q_r))
     printed = p.mu + spread * math.sqrt(2 * math.log((2 * p.sigma_r**2 + 1) / DELTA))
     assert printed == pytest.approx(0.993, abs=5e-4)
-    found = chances(law.tail(np.arange(1.0, 10)))  # P(G > k), if delays are independent
-    assert found[0] == pytest.approx(0.99)
-    ours = theory.missing_random(p.mu, p.sigma_r, p.q_r, delta=DELTA)
-    assert ours >= 1.0
-    assert found[math.floor(ours)] <= DELTA
+    probabilities = chances(law.tail(np.arange(1.0, 10)))  # P(G > k), if delays are independent
+    assert probabilities[0] == pytest.approx(0.99)
+    bound = theory.missing_random(p.mu, p.sigma_r, p.q_r, delta=DELTA)
+    assert bound >= 1.0
+    assert probabilities[math.floor(bound)] <= DELTA
 
 
 def test_assumption_4_asks_for_more_than_its_proof_needs() -> None:
@@ -192,5 +192,5 @@ def test_assumption_4_asks_for_more_than_its_proof_needs() -> None:
     mu, sigma, x = 5.0, 25.0, np.arange(6.0, 11.0)
     assert (law.mu, law.sigma_r, law.q_r) == (mu, sigma, 1.0)
     assert (Uniform(10).tail(x) <= np.exp(-((x - mu) ** 4) / (2 * sigma**2))).all()
-    ours, text = (theory.missing_random(mu, c * sigma, 1.0, delta=DELTA) for c in (1, 2**0.5))
-    assert (round(ours), round(text)) == (190, 276)
+    bound, text = (theory.missing_random(mu, c * sigma, 1.0, delta=DELTA) for c in (1, 2**0.5))
+    assert (round(bound), round(text)) == (190, 276)

@@ -46,31 +46,31 @@ class Clock:
 
 
 def _bandit(clock: Clock, **settings: Any) -> Bandit:
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "policy": DelayedUCB(2, Bernoulli(), floor=0.2),
         "rewards": DefaultAfter("7d"),
         "journal": MemoryJournal(clock=clock),
     }
-    return Bandit(**(usual | settings), clock=clock, seed=3)
+    return Bandit(**(defaults | settings), clock=clock, seed=3)
 
 
 def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
     """Reward every third decision a day later, some twice, in parts, too late or never."""
     rng = np.random.default_rng(1)
-    waiting: list[tuple[int, Callable[[], Any]]] = []
+    pending: list[tuple[int, Callable[[], Any]]] = []
     for n in range(rounds):
         clock.now += HOUR
-        for due, report in [one for one in waiting if one[0] <= n]:
+        for due, report in [task for task in pending if task[0] <= n]:
             report()
-            waiting.remove((due, report))
+            pending.remove((due, report))
         id = f"d{n}"
         decision = bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=["red", "blue"], id=id)
         if n % 3 == 0:
             late = 200 if n % 30 == 0 else 24
             value = float(rng.random() < (0.7 if decision.action == "red" else 0.3))
-            waiting.append((n + late, partial(bandit.observe, id, value)))
+            pending.append((n + late, partial(bandit.observe, id, value)))
         if n % 21 == 0:
-            waiting.append((n + 30, partial(bandit.observe, id, 1.0, part="more")))
+            pending.append((n + 30, partial(bandit.observe, id, 1.0, part="more")))
         if n % 40 == 7:
             bandit.void(id)
         if n % 50 == 8:
@@ -103,7 +103,7 @@ def test_a_line_says_what_the_ledger_says(rewards: Any, partitions: int) -> None
         assert (entry.late, entry.conflict) == (table.late[n], table.conflict[n])
         assert np.isnan(table.value[n]) if entry.value is None else table.value[n] == entry.value
         if entry.state == "rewarded" and id != "early":
-            assert table.rewarded[n] == min(one.recorded_us for one in entry.reported)
+            assert table.rewarded[n] == min(report.recorded_us for report in entry.reported)
     assert table.delay[list(table.ids).index("early")] == 0.0
 
 
@@ -159,9 +159,9 @@ def test_policies_are_told_apart() -> None:
     bandit = _bandit(clock, rewards=DefaultAfter("2d"))
     _play(bandit, clock, rounds=900)
     red, blue = bandit.evaluate("red"), bandit.evaluate("blue")
-    both = bandit.evaluate(lambda rows, actions: [0.5, 0.5])
-    assert red.value > both.value > blue.value
-    assert both.to_dict() == bandit.evaluate("uniform").to_dict()
+    uniform = bandit.evaluate(lambda rows, actions: [0.5, 0.5])
+    assert red.value > uniform.value > blue.value
+    assert uniform.to_dict() == bandit.evaluate("uniform").to_dict()
     middle = START + 400 * HOUR
     assert bandit.evaluate(Greedy(2, Bernoulli()), since=middle).decisions < 520
     assert bandit.evaluate(DelayedThompson(2, Bernoulli()), since=middle).value > blue.low
@@ -207,21 +207,21 @@ def test_decisions_of_the_holdout_count(baseline: str, floor: float) -> None:
     )
     _play(bandit, clock, rounds=400)
     table = read_journal(bandit.journal, support=Bernoulli().support).live()
-    kept, offers = read_offers(bandit.journal, table, None)
-    both = offers.over_groups(table.select(kept))
-    held = table.select(kept).source == 1
+    is_kept, offers = read_offers(bandit.journal, table, None)
+    overall = offers.over_groups(table.select(is_kept))
+    in_holdout = table.select(is_kept).source == 1
     base = {"uniform": [0.5, 0.5], "first": [1.0, 0.0], "blue": [0.0, 1.0]}[baseline]
-    rows = both.propensity.reshape(-1, 2)
+    rows = overall.propensity.reshape(-1, 2)
     expected = 0.2 * np.array(base) + 0.8 * offers.propensity.reshape(-1, 2)
-    assert rows[~held] == pytest.approx(expected[~held], nan_ok=True)
-    assert both.propensity[both.chosen] == pytest.approx(table.overall[kept])
-    assert np.isnan(rows[held]).sum() == held.sum()
+    assert rows[~in_holdout] == pytest.approx(expected[~in_holdout], nan_ok=True)
+    assert overall.propensity[overall.chosen] == pytest.approx(table.overall[is_kept])
+    assert np.isnan(rows[in_holdout]).sum() == in_holdout.sum()
     target: Any = baseline if baseline == "uniform" else "uniform" if floor else base
     if baseline == "uniform" or floor:
-        found = bandit.evaluate(target)
-        assert found.decisions == len(offers) > (~held).sum()
-        assert found.low < 1 / 6 < found.high
-        assert found.unsupported == 0.0
+        estimate = bandit.evaluate(target)
+        assert estimate.decisions == len(offers) > (~in_holdout).sum()
+        assert estimate.low < 1 / 6 < estimate.high
+        assert estimate.unsupported == 0.0
     else:
         with pytest.raises(NotEvaluable, match=r"% of this policy's choices were never tried"):
             bandit.evaluate("red" if baseline == "blue" else "blue")
@@ -240,11 +240,11 @@ def test_a_journal_at_an_address_explains_itself(tmp_path: Path) -> None:
             decision = bandit.decide({"age": rng.random()})
             if n % 2:
                 bandit.observe(decision, float(decision.action == "red"))
-        known = bandit.evaluate("red")
-        with SQLiteJournal(tmp_path / "a.db", bandit="offers") as again:
-            found = JournalLog.of_journal(again).evaluate("red")
-    assert found.to_dict() == known.to_dict()
-    assert found.value > 0.4
+        expected = bandit.evaluate("red")
+        with SQLiteJournal(tmp_path / "a.db", bandit="offers") as reopened:
+            estimate = JournalLog.of_journal(reopened).evaluate("red")
+    assert estimate.to_dict() == expected.to_dict()
+    assert estimate.value > 0.4
 
 
 def test_rows_are_those_that_were_on_offer() -> None:
@@ -253,8 +253,8 @@ def test_rows_are_those_that_were_on_offer() -> None:
     bandit = _bandit(clock)
     _play(bandit, clock, rounds=20)
     table = read_journal(bandit.journal)
-    kept, offers = read_offers(bandit.journal, table, None)
-    assert kept.all()
+    is_kept, offers = read_offers(bandit.journal, table, None)
+    assert is_kept.all()
     assert offers.rows[offers.chosen].argmax(axis=1).tolist() == table.index.tolist()
     assert offers.propensity[offers.chosen] == pytest.approx(table.propensity)
     assert offers.sums(offers.propensity) == pytest.approx(np.ones(21))

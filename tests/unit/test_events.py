@@ -89,23 +89,23 @@ def _bits(event: Event) -> list[Any]:
 def test_an_event_survives_the_codec_bit_for_bit(event: Event) -> None:
     """Every field comes back with the same type and the same bits, and so do the bytes."""
     data = encode(event)
-    twin = decode(data)
-    assert type(twin) is type(event)
-    assert _bits(twin) == _bits(event)
-    assert encode(twin) == data
-    assert decode(memoryview(data)) == twin
+    decoded = decode(data)
+    assert type(decoded) is type(event)
+    assert _bits(decoded) == _bits(event)
+    assert encode(decoded) == data
+    assert decode(memoryview(data)) == decoded
 
 
 def test_events_are_equal_if_and_only_if_their_bytes_are() -> None:
     """Over all pairs, NaNs, signed zeros and different kinds of the same fields included."""
     events = [*EVENTS, Reward("a", 5, 1), *map(decode, map(encode, EVENTS))]
-    wrong = [
+    mismatches = [
         (a, b)
         for i, a in enumerate(events)
         for b in events[i + 1 :]
         if (a == b) != (encode(a) == encode(b))
     ]
-    assert wrong == []
+    assert mismatches == []
 
 
 def test_equal_events_have_equal_hashes() -> None:
@@ -126,17 +126,17 @@ def test_an_event_equals_nothing_else() -> None:
 @pytest.mark.parametrize("version", [0, 1, 128, 255])
 def test_an_unknown_version_is_told_by_its_number(version: int) -> None:
     """Bytes of another version are not damaged: the error says which version wrote them."""
-    with pytest.raises(UnknownEvent) as caught:
+    with pytest.raises(UnknownEvent) as error:
         decode(bytes([version]) + encode(Void("a", 1))[1:])
-    assert (caught.value.version, caught.value.kind) == (version, None)
+    assert (error.value.version, error.value.kind) == (version, None)
 
 
 @pytest.mark.parametrize("kind", [0, 17, 77, -1, 2**40])
 def test_an_unknown_kind_is_told_by_its_number(kind: int) -> None:
     """A kind of a newer release is reported with this version and its number, not as damage."""
-    with pytest.raises(UnknownEvent) as caught:
+    with pytest.raises(UnknownEvent) as error:
         decode(bytes([VERSION]) + msgspec.msgpack.encode([kind, "a", {"new": [1, b"2"]}]))
-    assert (caught.value.version, caught.value.kind) == (VERSION, kind)
+    assert (error.value.version, error.value.kind) == (VERSION, kind)
 
 
 @pytest.mark.parametrize("event", [_decision(), Reward("a", 5, 1.0, "p", 2), Settled(1, 2)])
@@ -152,16 +152,16 @@ def test_an_event_cut_off_anywhere_is_corrupt(event: Event) -> None:
 def test_flipped_bytes_give_an_event_or_one_of_two_errors(event: Event) -> None:
     """Whatever one byte is changed to, nothing but CorruptEvent or UnknownEvent is raised."""
     data = encode(event)
-    read = 0
-    for at in range(len(data)):
+    decodable = 0
+    for offset in range(len(data)):
         for value in range(256):
-            changed = data[:at] + bytes([value]) + data[at + 1 :]
+            flipped = data[:offset] + bytes([value]) + data[offset + 1 :]
             try:
-                decode(changed)
+                decode(flipped)
             except (CorruptEvent, UnknownEvent):
                 continue
-            read += 1
-    assert len(data) <= read < 256 * len(data)
+            decodable += 1
+    assert len(data) <= decodable < 256 * len(data)
 
 
 def test_random_bytes_give_one_of_two_errors(full: bool) -> None:

@@ -87,9 +87,9 @@ def test_invalid_input_carries_the_value_itself() -> None:
 
 def test_unknown_event_carries_version_and_kind() -> None:
     """A reader can tell which release could read it; the message names the number."""
-    newer = UnknownEvent(9)
-    assert (newer.version, newer.kind) == (9, None)
-    assert "9" in str(newer)
+    error = UnknownEvent(9)
+    assert (error.version, error.kind) == (9, None)
+    assert "9" in str(error)
     kind = UnknownEvent(1, 77)
     assert (kind.version, kind.kind) == (1, 77)
     assert "77" in str(kind)
@@ -126,7 +126,7 @@ def test_missing_extra_names_the_pip_command() -> None:
 )
 def test_an_error_survives_pickling(error: BelatedError) -> None:
     """An error raised in a worker process arrives with its message and what it carries."""
-    twin = pickle.loads(pickle.dumps(error))
-    assert type(twin) is type(error)
-    assert str(twin) == str(error)
-    assert vars(twin) == vars(error)
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert type(unpickled) is type(error)
+    assert str(unpickled) == str(error)
+    assert vars(unpickled) == vars(error)

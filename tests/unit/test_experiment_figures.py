@@ -49,10 +49,10 @@ class TestPictures:
         page = (ROOT / "docs/explanation/beyond-the-paper.md").read_text(encoding="utf-8")
         for file in light:
             dark = file.with_stem("table-dark")
-            for one, when in ((file, "light"), (dark, "dark")):
-                assert one.exists()
-                place = one.relative_to(ROOT).as_posix()
-                assert f"{{image}} ../../{place}\n:class: only-{when}\n:alt: " in page
+            for picture, theme in ((file, "light"), (dark, "dark")):
+                assert picture.exists()
+                path = picture.relative_to(ROOT).as_posix()
+                assert f"{{image}} ../../{path}\n:class: only-{theme}\n:alt: " in page
 
 
 class TestRatio:

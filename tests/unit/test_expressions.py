@@ -52,15 +52,15 @@ READ = {
 
 def refusal(kind: Kind[Any], text: str) -> str:
     """Return why a text is refused; the known names follow only if a name was expected."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         READ[kind.example](text)
-    message = str(caught.value)
+    message = str(error.value)
     assert f" is not a valid {kind.noun}: " in message
-    assert caught.value.value == text
-    why, _, known = message.partition(": ")[2].partition(" (known: ")
-    expects_name = "name" in why or why == "it is not a Python expression"
-    assert known == (f"{kind.known}; example: {kind.example})" if expects_name else "")
-    return why
+    assert error.value.value == text
+    reason, _, suffix = message.partition(": ")[2].partition(" (known: ")
+    expects_name = "name" in reason or reason == "it is not a Python expression"
+    assert suffix == (f"{kind.known}; example: {kind.example})" if expects_name else "")
+    return reason
 
 
 class TestDelays:
@@ -195,9 +195,12 @@ class TestPolicies:
     def test_every_name_makes_a_policy(self) -> None:
         """Those of the paper too."""
         world = environments.fixed(0)
-        needed = {"paper_ducb": "(norm_bound=3)", "Warmup": "(then=DelayedUCB(alpha=1), rounds=5)"}
+        arguments = {
+            "paper_ducb": "(norm_bound=3)",
+            "Warmup": "(then=DelayedUCB(alpha=1), rounds=5)",
+        }
         for name in POLICIES.names:
-            assert as_policy(name + needed.get(name, ""))(world).dim == world.dim
+            assert as_policy(name + arguments.get(name, ""))(world).dim == world.dim
 
     def test_policies_nest(self) -> None:
         """The inner one has the environment's dim and family too."""
@@ -207,8 +210,8 @@ class TestPolicies:
 
     def test_can_be_sent_to_other_processes(self) -> None:
         """As a sweep does."""
-        for written in (as_policy("DelayedUCB(alpha=0.5)"), as_environment("fixed(dim=5)")):
-            assert repr(pickle.loads(pickle.dumps(written))) == repr(written)
+        for factory in (as_policy("DelayedUCB(alpha=0.5)"), as_environment("fixed(dim=5)")):
+            assert repr(pickle.loads(pickle.dumps(factory))) == repr(factory)
 
     @pytest.mark.parametrize(
         ("text", "why"),
@@ -284,8 +287,8 @@ class TestDefinitions:
         policy = DelayedUCB(3, Gaussian(0.25), estimator=Online())
         assert as_whole_policy("DelayedUCB(3, Gaussian(0.25), estimator=Online)") == policy
         inner = "DelayedUCB(dim=3, family=Bernoulli)"
-        warm = as_whole_policy(f"Warmup({inner}, rounds=10)")
-        assert isinstance(warm, Warmup)
+        wrapped = as_whole_policy(f"Warmup({inner}, rounds=10)")
+        assert isinstance(wrapped, Warmup)
         assert as_whole_policy("paper_ducb(3, Bernoulli(), norm_bound=2.0)").dim == 3
 
     def test_what_a_policy_calls_itself_gives_it_back(self) -> None:

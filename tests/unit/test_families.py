@@ -40,9 +40,11 @@ def test_mean_and_variance_are_those_of_the_distribution(
     family: Family, reference: Callable[[Any], Any]
 ) -> None:
     """g(η) is the mean of a reward, and φ g'(η) its variance."""
-    given = reference(MODERATE)
-    np.testing.assert_allclose(family.mean(MODERATE), given.mean(), rtol=1e-12)
-    np.testing.assert_allclose(_phi(family) * family.slope(MODERATE), given.var(), rtol=1e-10)
+    distribution = reference(MODERATE)
+    np.testing.assert_allclose(family.mean(MODERATE), distribution.mean(), rtol=1e-12)
+    np.testing.assert_allclose(
+        _phi(family) * family.slope(MODERATE), distribution.var(), rtol=1e-10
+    )
 
 
 @with_reference
@@ -50,11 +52,11 @@ def test_the_likelihood_is_the_density_of_the_distribution(
     family: Family, reference: Callable[[Any], Any]
 ) -> None:
     """log_likelihood equals SciPy's logpdf or logpmf."""
-    given = reference(MODERATE)
-    density = given.logpdf if isinstance(family, Gaussian) else given.logpmf
+    distribution = reference(MODERATE)
+    density = distribution.logpdf if isinstance(family, Gaussian) else distribution.logpmf
     for y in _rewards(family):
-        found = family.log_likelihood(np.full(len(MODERATE), y), MODERATE, _phi(family))
-        np.testing.assert_allclose(found, density(y), rtol=1e-9, atol=1e-11)
+        likelihood = family.log_likelihood(np.full(len(MODERATE), y), MODERATE, _phi(family))
+        np.testing.assert_allclose(likelihood, density(y), rtol=1e-9, atol=1e-11)
 
 
 @with_reference
@@ -96,9 +98,9 @@ def test_samples_are_finite_up_to_700(family: Family) -> None:
 @every_family
 def test_one_number_gives_what_the_arrays_give(family: Family) -> None:
     """mean_and_slope equals mean and slope."""
-    both = np.array([family.mean_and_slope(float(eta)) for eta in WIDE])
-    np.testing.assert_allclose(both[:, 0], family.mean(WIDE), rtol=1e-14)
-    np.testing.assert_allclose(both[:, 1], family.slope(WIDE), rtol=1e-14)
+    pairs = np.array([family.mean_and_slope(float(eta)) for eta in WIDE])
+    np.testing.assert_allclose(pairs[:, 0], family.mean(WIDE), rtol=1e-14)
+    np.testing.assert_allclose(pairs[:, 1], family.slope(WIDE), rtol=1e-14)
 
 
 @every_family
@@ -113,11 +115,11 @@ def test_all_at_once_gives_what_one_by_one_gives(family: Family) -> None:
 @pytest.mark.parametrize("eta", [-40.0, -300.0, -700.0])
 def test_a_rare_success_keeps_its_digits(eta: float) -> None:
     """Far below zero, mean, slope and cumulant of Bernoulli are all e^η, and do not cancel."""
-    family, at = Bernoulli(), np.array([eta])
+    family, point = Bernoulli(), np.array([eta])
     for function in (family.mean, family.slope, family.cumulant, family.curvature):
-        np.testing.assert_allclose(function(at), math.exp(eta), rtol=1e-14)
-    np.testing.assert_allclose(family.slope(-at), math.exp(eta), rtol=1e-14)
-    np.testing.assert_allclose(family.curvature(-at), -math.exp(eta), rtol=1e-14)
+        np.testing.assert_allclose(function(point), math.exp(eta), rtol=1e-14)
+    np.testing.assert_allclose(family.slope(-point), math.exp(eta), rtol=1e-14)
+    np.testing.assert_allclose(family.curvature(-point), -math.exp(eta), rtol=1e-14)
 
 
 def test_poisson_is_held_beyond_700() -> None:
@@ -173,9 +175,9 @@ def test_a_poisson_sample_at_700_is_finite() -> None:
 @pytest.mark.parametrize("variance", [0.0, -1.0, math.nan, math.inf, "much", None, [1.0], 1j])
 def test_a_variance_that_is_not_positive_is_refused(variance: Any) -> None:
     """Gaussian takes a finite number above 0 or "estimate"."""
-    with pytest.raises(InvalidInput, match="`variance` must be") as caught:
+    with pytest.raises(InvalidInput, match="`variance` must be") as error:
         Gaussian(variance)
-    assert caught.value.value is variance or math.isnan(variance)
+    assert error.value.value is variance or math.isnan(variance)
 
 
 def test_a_variance_to_estimate_is_no_number() -> None:
@@ -204,9 +206,9 @@ def test_an_interval_holds_its_ends() -> None:
 @pytest.mark.parametrize("value", [-0.1, 1.5, math.nan, math.inf])
 def test_an_interval_names_the_first_reward_outside(value: float) -> None:
     """One number or many: the error carries the first that is outside."""
-    with pytest.raises(InvalidInput, match="outside") as caught:
+    with pytest.raises(InvalidInput, match="outside") as error:
         Interval(0.0, 1.0).check([0.5, value, 7.0])
-    assert caught.value.value == value or math.isnan(caught.value.value)
+    assert error.value.value == value or math.isnan(error.value.value)
     with pytest.raises(InvalidInput):
         Interval(0.0, 1.0).check(value)
 

@@ -52,8 +52,8 @@ def test_rows_are_float32_in_c_order_one_for_each_action(features: Features) -> 
 def test_rows_come_in_the_order_offered(features: Features) -> None:
     """Offering the same actions the other way round turns the table over."""
     context = context_for(features)
-    turned = dict(reversed(OFFERS.items()))
-    assert (features.rows(context, turned) == features.rows(context, OFFERS)[::-1]).all()
+    backwards = dict(reversed(OFFERS.items()))
+    assert (features.rows(context, backwards) == features.rows(context, OFFERS)[::-1]).all()
 
 
 @every
@@ -69,11 +69,11 @@ def test_a_second_call_does_not_touch_the_rows_of_the_first(features: Features) 
     """Each call gives a table of its own, also where something is remembered."""
     context = context_for(features)
     first = features.rows(context, OFFERS)
-    kept = first.copy()
+    original = first.copy()
     second = features.rows(context, OFFERS)
     second[:] = -1.0
-    assert (first == kept).all()
-    assert (features.rows(context, OFFERS) == kept).all()
+    assert (first == original).all()
+    assert (features.rows(context, OFFERS) == original).all()
 
 
 @every
@@ -123,7 +123,7 @@ def test_ids_are_given_back_plain() -> None:
     class Colour(str, enum.Enum):  # noqa: UP042  # whose str() is not its value
         BLUE = "blue"
 
-    given: list[tuple[Any, Any]] = [
+    cases: list[tuple[Any, Any]] = [
         ([Colour.BLUE, "red"], ("blue", "red")),
         (np.array([3, 1]), (3, 1)),
         (np.array(["b", "a"]), ("b", "a")),
@@ -132,7 +132,7 @@ def test_ids_are_given_back_plain() -> None:
         (MappingProxyType({"b": {}, "a": {}}), ("b", "a")),
         ([-(2**63) + 1, 2**63 - 1], (-(2**63) + 1, 2**63 - 1)),
     ]
-    for actions, expected in given:
+    for actions, expected in cases:
         ids = as_actions(actions)
         assert ids == expected
         assert {type(id) for id in ids} <= {int, str}
@@ -215,7 +215,7 @@ def test_features_are_frozen_values() -> None:
 
 def test_features_that_differ_have_different_fingerprints() -> None:
     """Every argument counts; ids and names are not run together."""
-    different: list[Features] = [
+    variants: list[Features] = [
         *(Shared(context=["a"], action=["b"]), Shared(context=["b"], action=["a"])),
         *(Shared(action=["a", "b"]), Shared(action=["a,b"]), Shared(action=2), Shared(action=3)),
         *(Shared(action=["a"], intercept=False), Shared(action=["a"], interactions=False)),
@@ -227,7 +227,7 @@ def test_features_that_differ_have_different_fingerprints() -> None:
         *(FromTransform(Fake(), name="a", dim=2), FromTransform(Fake(), name="b", dim=2)),
         FromTransform(Fake(), name="a", dim=3),
     ]
-    assert len({features.fingerprint for features in different}) == len(different)
+    assert len({features.fingerprint for features in variants}) == len(variants)
 
 
 GOLDEN_ROWS = [
@@ -270,8 +270,8 @@ def test_hashes_and_fingerprints_are_the_same_in_every_process(hash_seed: str) -
     """Pinned values: a journal written years ago must still find them."""
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [GOLDEN_ROWS, GOLDEN_FINGERPRINTS]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(process.stdout) == [GOLDEN_ROWS, GOLDEN_FINGERPRINTS]
 
 
 @pytest.mark.parametrize("features", [Hashed(8), FromTransform(Fake(), name="fake", dim=2)])

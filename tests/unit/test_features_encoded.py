@@ -23,9 +23,9 @@ FEATURES = PerArm(ACTIONS, context=CONTEXT)
 
 def block(context: dict[str, Any]) -> list[float]:
     """The numbers of a context, as they were before three fields and a 1 shared a length of 1."""
-    found: list[float] = (2.0 * FEATURES.rows(context, ["mail"])[0, 1:]).tolist()
-    assert found.pop(0) == 1.0
-    return found
+    encoded: list[float] = (2.0 * FEATURES.rows(context, ["mail"])[0, 1:]).tolist()
+    assert encoded.pop(0) == 1.0
+    return encoded
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_rows_have_a_length_of_about_1(count: int) -> None:
         for line in rng.normal(size=(500, count)).tolist()
     ]
     features = PerArm(ACTIONS, context=list(sample[0])).fit(sample)
-    lengths = [np.linalg.norm(features.rows(one, ["call"])[:, 1:]) for one in sample]
+    lengths = [np.linalg.norm(features.rows(record, ["call"])[:, 1:]) for record in sample]
     assert 0.85 <= math.sqrt(np.mean(np.square(lengths))) <= 1.15
     assert max(lengths) <= 2.0
 
@@ -119,19 +119,19 @@ NAMES = ["age", "income", "country", "store", "member", "same"]
 def test_a_sample_says_how_fields_are_encoded() -> None:
     """Ranges without outliers, the values that occur, and the most frequent of very many."""
     sample = sample_of(1_000)
-    found = PerArm(ACTIONS, context=NAMES).fit(sample).context
-    assert isinstance(found, dict)
-    assert found["age"] == Number(18.0, 90.0)
-    incomes = [one["income"] for one in sample if one["income"] is not None]
+    fields = PerArm(ACTIONS, context=NAMES).fit(sample).context
+    assert isinstance(fields, dict)
+    assert fields["age"] == Number(18.0, 90.0)
+    incomes = [record["income"] for record in sample if record["income"] is not None]
     low, high = np.quantile(incomes, [0.01, 0.99])
-    assert found["income"].low == pytest.approx(low, abs=(high - low) / 100)
-    assert found["income"].high == pytest.approx(high, abs=(high - low) / 100)
-    assert found["country"] == Category(["AT", "DE", "FR"])
-    assert len(found["store"].values) == LIMIT
-    assert found["store"].others == SHARED
-    assert "s1" in found["store"].values
-    assert found["member"] == Flag()
-    assert found["same"] == Number(2.0, 4.0)
+    assert fields["income"].low == pytest.approx(low, abs=(high - low) / 100)
+    assert fields["income"].high == pytest.approx(high, abs=(high - low) / 100)
+    assert fields["country"] == Category(["AT", "DE", "FR"])
+    assert len(fields["store"].values) == LIMIT
+    assert fields["store"].others == SHARED
+    assert "s1" in fields["store"].values
+    assert fields["member"] == Flag()
+    assert fields["same"] == Number(2.0, 4.0)
 
 
 def test_a_frame_fits_as_a_list_does() -> None:
@@ -191,18 +191,18 @@ WRITTEN: list[Features] = [
 ]
 
 
-@pytest.mark.parametrize("features", WRITTEN, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("features", WRITTEN, ids=lambda features: type(features).__name__)
 def test_features_read_back_from_their_repr(features: Features) -> None:
     """So a service's file can hold what a journal says: the same rows, the same fingerprint."""
-    again = as_features(repr(features))
-    assert again == features
-    assert again.fingerprint == features.fingerprint
-    assert repr(again) == repr(features)
+    parsed = as_features(repr(features))
+    assert parsed == features
+    assert parsed.fingerprint == features.fingerprint
+    assert repr(parsed) == repr(features)
 
 
 def test_everything_is_in_the_fingerprint() -> None:
     """Another range, value, order or number of columns is another identity."""
-    others: list[dict[str, Any]] = [
+    settings: list[dict[str, Any]] = [
         {**CONTEXT, "age": Number(18, 91)},
         {**CONTEXT, "country": Category(["AT", "FR"])},
         {**CONTEXT, "country": Category(["DE", "AT"])},
@@ -211,9 +211,12 @@ def test_everything_is_in_the_fingerprint() -> None:
         dict(reversed(CONTEXT.items())),
         {"age": Number(18, 90)},
     ]
-    found = {PerArm(ACTIONS, context=one).fingerprint for one in others}
-    assert len({FEATURES, *(PerArm(ACTIONS, context=one) for one in others)}) == len(others) + 1
-    assert len(found | {FEATURES.fingerprint}) == len(others) + 1
+    fingerprints = {PerArm(ACTIONS, context=context).fingerprint for context in settings}
+    assert (
+        len({FEATURES, *(PerArm(ACTIONS, context=context) for context in settings)})
+        == len(settings) + 1
+    )
+    assert len(fingerprints | {FEATURES.fingerprint}) == len(settings) + 1
     assert FEATURES.fingerprint == "1f3c78c4d113a99a0aa3495fb94d4507"  # for good
 
 
@@ -228,10 +231,10 @@ def test_a_value_changed_afterwards_changes_nothing() -> None:
 
 def test_actions_may_be_added() -> None:
     """Blocks at the end, as without encoders."""
-    larger = FEATURES.with_actions(["letter"])
-    assert larger.extends(FEATURES)
-    assert larger.extends(FEATURES.fingerprint)
-    assert larger.context == FEATURES.context
+    extended = FEATURES.with_actions(["letter"])
+    assert extended.extends(FEATURES)
+    assert extended.extends(FEATURES.fingerprint)
+    assert extended.context == FEATURES.context
 
 
 # --- refusals ----------------------------------------------------------------------------------
@@ -292,14 +295,16 @@ def test_the_advice_has_the_observed_numbers() -> None:
     plain = PerArm(ACTIONS, context=["age", "income"])
     rng = np.random.default_rng(0)
     contexts = [{"age": 18 + 72 * u, "income": 1e4 + 8e4 * v} for u, v in rng.random((300, 2))]
-    rows = np.concatenate([plain.rows(one, [ACTIONS[n % 2]]) for n, one in enumerate(contexts)])
+    rows = np.concatenate(
+        [plain.rows(context, [ACTIONS[n % 2]]) for n, context in enumerate(contexts)]
+    )
     advice = scaling_advice(rows, plain)
     assert "PerArm(..., context={'age': Number(1" in advice
     assert "features.fit(sample)" in advice
     fields = advice[advice.index("{") : advice.index("}") + 1]
-    better = as_features(f"PerArm(['mail', 'call'], context={fields})")
-    assert better.dim == plain.dim
-    assert np.linalg.norm(better.rows(contexts[0], ["mail"])[:, 1:]) < 1.5
+    scaled = as_features(f"PerArm(['mail', 'call'], context={fields})")
+    assert scaled.dim == plain.dim
+    assert np.linalg.norm(scaled.rows(contexts[0], ["mail"])[:, 1:]) < 1.5
     shared = Shared(context=["age"], action=["price"])
     rows = shared.rows({"age": 40.0}, {1: {"price": 300.0}, 2: {"price": 500.0}})
     assert "context={'age': Number(" in scaling_advice(rows, shared)

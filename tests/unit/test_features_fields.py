@@ -85,9 +85,9 @@ def test_a_time_is_the_same_however_it_is_written(same: Any) -> None:
     assert field.encode(same) == field.encode(NOON)
     packed = pack_context({"at": same, "tags": np.array([1.0])}, ["mail"])
     assert packed is not None
-    made_of = bytes(16) + packed.of_decision(0)
+    context = bytes(16) + packed.of_decision(0)
     x = np.zeros(1, np.float32)
-    stored = read_context(Decision("a", 1, "mail", 0, x, 0.5, 1.0, 0, context=made_of))
+    stored = read_context(Decision("a", 1, "mail", 0, x, 0.5, 1.0, 0, context=context))
     assert stored is not None
     assert field.encode(stored.context["at"]) == field.encode(NOON)
     assert stored.context["tags"] == [1.0]
@@ -127,8 +127,8 @@ def test_random_features_are_alike_if_contexts_are() -> None:
         return row[-512:] * math.sqrt(2)
 
     for x in (-1.0, 0.0, 0.5, 2.0):
-        apart = (x - 0.5) / math.sqrt(3)  # two fields and a 1 share a length of 1
-        assert waves(x) @ waves(0.5) == pytest.approx(math.exp(-(apart**2) / 2), abs=0.1)
+        distance = (x - 0.5) / math.sqrt(3)  # two fields and a 1 share a length of 1
+        assert waves(x) @ waves(0.5) == pytest.approx(math.exp(-(distance**2) / 2), abs=0.1)
     row = features.rows({"x": 1.0, "member": False}, ["mail"])[0]
     assert np.linalg.norm(row) == pytest.approx(1.0, abs=0.3)
 
@@ -140,7 +140,7 @@ def test_random_features_are_the_same_in_every_process() -> None:
         f"features = as_features({repr(PerArm(['mail'], context=WAVES))!r})\n"
         "print(features.rows({'x': 1.0, 'member': None}, ['mail']).tobytes().hex())\n"
     )
-    printed = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", program],
             env={"PYTHONHASHSEED": seed, "OPENBLAS_NUM_THREADS": "1"},
@@ -151,12 +151,12 @@ def test_random_features_are_the_same_in_every_process() -> None:
         for seed in ("1", "2")
     ]
     row = PerArm(["mail"], context=WAVES).rows({"x": 1.0, "member": None}, ["mail"])
-    assert printed == [row.tobytes().hex() + "\n"] * 2
+    assert outputs == [row.tobytes().hex() + "\n"] * 2
     assert row[0, 4:8].tolist() == pytest.approx(WRITTEN, abs=1e-7)  # for good
     settings: list[dict[str, Any]] = [{}, {"seed": 1}, {"scale": 0.5}]
     prints = {
-        PerArm(["mail"], context=RandomFeatures(WAVES.fields, size=512, **one)).fingerprint
-        for one in settings
+        PerArm(["mail"], context=RandomFeatures(WAVES.fields, size=512, **setting)).fingerprint
+        for setting in settings
     }
     assert len(prints) == 3
 

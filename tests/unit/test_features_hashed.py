@@ -90,10 +90,10 @@ def test_a_value_that_cannot_be_hashed_is_refused_by_its_name(value: Any) -> Non
         ("'age' of the context must be", {"age": value}, ["a"]),
         ("'age' of action 'a' must be", {}, {"a": {"age": value}}),
     ]:
-        with pytest.raises(InvalidInput, match=where) as caught:
+        with pytest.raises(InvalidInput, match=where) as error:
             Hashed(8).rows(context, actions)  # type: ignore[arg-type]
-        got = caught.value.value
-        assert got is value or got == value
+        reported = error.value.value
+        assert reported is value or reported == value
 
 
 def test_names_that_are_not_text_are_refused() -> None:

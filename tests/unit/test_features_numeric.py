@@ -78,9 +78,9 @@ def test_records_and_plain_sequences_give_the_same_shared_rows() -> None:
 )
 def test_names_that_no_column_asks_for_are_ignored(features: Features) -> None:
     """A record may carry more than the features read, even what is no number."""
-    more = {"age": 4.0, "id": "u-17", "tags": None}
+    context = {"age": 4.0, "id": "u-17", "tags": None}
     rows = features.rows({"age": 4.0}, {"blue": {"price": 1.0}})
-    assert (features.rows(more, {"blue": {"price": 1.0, "title": "x"}}) == rows).all()
+    assert (features.rows(context, {"blue": {"price": 1.0, "title": "x"}}) == rows).all()
 
 
 NO_NUMBERS: list[Any] = [NAN, INF, -INF, 1e9, 1e300, LARGE, HUGE, "3", None, 1j, [1.0], {}]
@@ -99,12 +99,12 @@ def test_a_value_that_is_no_bounded_number_is_refused_by_its_name(value: Any) ->
         ("'price' of action 'red' must be", shared, good, bad_offers),
         ("'income' of the context must be", per_arm, bad_context, ["blue"]),
     ]
-    for where, features, context, actions in cases:
-        with pytest.raises(InvalidInput, match=where) as caught:
+    for message, features, context, actions in cases:
+        with pytest.raises(InvalidInput, match=message) as error:
             features.rows(context, actions)
-        got = caught.value.value
-        assert got == value or (got != got and value != value)
-        assert len(str(caught.value)) < 200
+        reported = error.value.value
+        assert reported == value or (reported != reported and value != value)
+        assert len(str(error.value)) < 200
 
 
 def test_a_missing_name_is_refused_by_its_name() -> None:
@@ -119,10 +119,10 @@ def test_a_missing_name_is_refused_by_its_name() -> None:
         (shared, context, {"blue": None}, "'price' of action 'blue'"),
         (PerArm(["a"], context=["age"]), {}, ["a"], "'age' of the context"),
     ]
-    for features, given, actions, missing in cases:
-        with pytest.raises(InvalidInput, match=f"^{missing} is missing") as caught:
-            features.rows(given, actions)
-        assert caught.value.value == missing.split("'")[1]
+    for features, fields, actions, missing in cases:
+        with pytest.raises(InvalidInput, match=f"^{missing} is missing") as error:
+            features.rows(fields, actions)
+        assert error.value.value == missing.split("'")[1]
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_offers_that_alternate_keep_their_own_rows() -> None:
 def test_an_unknown_arm_is_refused_and_says_which_are_known() -> None:
     """Text and number are different ids."""
     features = PerArm(["1", "a"], context=1)
-    with pytest.raises(InvalidInput, match=r"action 1; known actions: '1', 'a'. To add") as caught:
+    with pytest.raises(InvalidInput, match=r"action 1; known actions: '1', 'a'. To add") as error:
         features.rows([0.0], ["1", 1])
-    assert caught.value.value == 1
+    assert error.value.value == 1
 
 
 def test_growth_changes_no_row() -> None:
@@ -244,7 +244,7 @@ def test_larger_features_extend_smaller_ones_and_not_the_other_way() -> None:
     assert new.extends(old)
     assert new.extends(old.fingerprint)
     assert not old.extends(new)
-    others: list[Features | str] = [
+    candidates: list[Features | str] = [
         PerArm(["red", "blue"], context=["age"]),
         PerArm(["blue", "green"], context=["age"]),
         PerArm(["blue", "red"], context=["income"]),
@@ -254,5 +254,5 @@ def test_larger_features_extend_smaller_ones_and_not_the_other_way() -> None:
         "",
         "0" * 32,
     ]
-    for other in others:
-        assert not new.extends(other)
+    for candidate in candidates:
+        assert not new.extends(candidate)

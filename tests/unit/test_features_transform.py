@@ -50,8 +50,8 @@ def test_a_transformer_is_given_the_merged_records() -> None:
 def test_dense_and_sparse_tables_give_the_same_rows() -> None:
     """Lists, other float types, Fortran order, and anything that can become an array."""
     table = np.array([[1.0, 2.0], [3.0, 4.0]])
-    given = [table, table.tolist(), np.asfortranarray(table), table.astype(np.float16)]
-    for result in [*given, Sparse(table), Sparse(table.astype(np.float32))]:
+    tables = [table, table.tolist(), np.asfortranarray(table), table.astype(np.float16)]
+    for result in [*tables, Sparse(table), Sparse(table.astype(np.float32))]:
         rows = FromTransform(Gives(result), name="t", dim=2).rows(None, ["a", "b"])
         assert rows.tolist() == table.tolist()
         assert rows.dtype == np.float32
@@ -60,10 +60,10 @@ def test_dense_and_sparse_tables_give_the_same_rows() -> None:
 
 def test_the_width_of_a_transformer_is_known_before_the_first_call() -> None:
     """Given, or counted from its names; nothing is transformed to find out."""
-    named = Named()
-    features = FromTransform(named, name="named")
-    assert (features.dim, features.names, named.seen) == (2, ["age", "price"], [])
-    assert FromTransform(named, name="named", dim=2).fingerprint == features.fingerprint
+    transformer = Named()
+    features = FromTransform(transformer, name="named")
+    assert (features.dim, features.names, transformer.seen) == (2, ["age", "price"], [])
+    assert FromTransform(transformer, name="named", dim=2).fingerprint == features.fingerprint
     nameless = FromTransform(Fake(), name="nameless", dim=2)
     assert (nameless.dim, nameless.names) == (2, None)
 
@@ -110,10 +110,10 @@ def test_a_transformers_own_table_is_not_handed_on() -> None:
 def test_names_that_would_overwrite_each_other_are_refused() -> None:
     """Context and action are merged, and the id has a name too."""
     features = FromTransform(Fake(), name="fake", dim=2)
-    for context, actions, named in [
+    for context, actions, message in [
         ({"age": 1}, {"blue": {"age": 2}}, "both the context and action 'blue' have a field 'age'"),
         ({"action": 1}, ["blue"], "the context has a field 'action'"),
         ({}, {"blue": {"action": 1}}, "action 'blue' has a field 'action'"),
     ]:
-        with pytest.raises(InvalidInput, match=named):
+        with pytest.raises(InvalidInput, match=message):
             features.rows(context, actions)  # type: ignore[arg-type]

@@ -34,14 +34,14 @@ def large(entry: float = 0.0) -> DelayedUCB:
 
 def test_one_number_of_a_large_prior_makes_another_policy() -> None:
     """Their reprs are equal; a model of one is refused by the other."""
-    one, other = large(), large(1e-9)
-    assert repr(one) == repr(other)
-    assert one.fingerprint != other.fingerprint
-    assert one.fingerprint == large().fingerprint
-    model = Model(one.start, one.family)
-    published = PublishedModel.of(model, one, positions=[0], version=0, at=0)
+    policy, changed = large(), large(1e-9)
+    assert repr(policy) == repr(changed)
+    assert policy.fingerprint != changed.fingerprint
+    assert policy.fingerprint == large().fingerprint
+    model = Model(policy.start, policy.family)
+    published = PublishedModel.of(model, policy, positions=[0], version=0, at=0)
     with pytest.raises(JournalMismatch, match="a different policy"):
-        published.model(other)
+        published.model(changed)
 
 
 DIFFERENT: dict[str, Callable[[], Any]] = {
@@ -70,9 +70,9 @@ DIFFERENT: dict[str, Callable[[], Any]] = {
 
 def test_whatever_differs_has_another_fingerprint() -> None:
     """Equal policies have equal fingerprints."""
-    found = {name: fingerprint(make()) for name, make in DIFFERENT.items()}
-    assert len(set(found.values())) == len(DIFFERENT)
-    assert found == {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    fingerprints = {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    assert len(set(fingerprints.values())) == len(DIFFERENT)
+    assert fingerprints == {name: fingerprint(make()) for name, make in DIFFERENT.items()}
     assert fingerprint(B, 1) != fingerprint(B, 2)
 
 
@@ -80,17 +80,19 @@ def test_without_arrays_it_is_that_of_the_repr() -> None:
     """Models published by earlier releases remain readable."""
     policy = DelayedUCB(3, Gaussian("estimate"), alpha=0.5)
     # What came later is left out while it has its default.
-    usual = repr(policy).replace("half_life=None, ", "").replace("learn_after=None, ", "")
-    assert described(policy) == usual
-    forgets = DelayedUCB(3, Gaussian("estimate"), half_life="7d")
-    assert described(forgets) == repr(forgets).replace("learn_after=None, ", "")
+    expected = repr(policy).replace("half_life=None, ", "").replace("learn_after=None, ", "")
+    assert described(policy) == expected
+    forgetting = DelayedUCB(3, Gaussian("estimate"), half_life="7d")
+    assert described(forgetting) == repr(forgetting).replace("learn_after=None, ", "")
 
 
 def test_another_process_finds_the_same() -> None:
     """Learners and deciders agree on it."""
     code = "from belated import *; print(DelayedUCB(2, Bernoulli(), alpha=0.5).fingerprint)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout.strip() == DelayedUCB(2, B, alpha=0.5).fingerprint
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    assert process.stdout.strip() == DelayedUCB(2, B, alpha=0.5).fingerprint
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,18 @@ class _Mine(Policy):
 
 def test_a_class_of_others_is_named_with_its_module() -> None:
     """Our own classes can move between modules."""
-    one, other = _Mine(2, B), _Mine(2, B, seen=[1])
-    assert described(one).startswith(f"{__name__}._Mine(dim=2, ")
-    assert one.fingerprint == other.fingerprint
+    first, second = _Mine(2, B), _Mine(2, B, seen=[1])
+    assert described(first).startswith(f"{__name__}._Mine(dim=2, ")
+    assert first.fingerprint == second.fingerprint
 
 
 def test_a_sweep_tells_large_priors_and_large_delays_apart() -> None:
     """Empirical delays with equal reprs differ."""
     samples = np.arange(DIM)
-    one, other = delays.Empirical(samples), delays.Empirical(np.where(samples == 900, 901, samples))
-    assert fingerprint(large(), one) != fingerprint(large(1e-9), one)
-    assert fingerprint(large(), one) != fingerprint(large(), other)
-    assert fingerprint(large(), one) == fingerprint(large(), delays.Empirical(samples))
+    law, changed = (
+        delays.Empirical(samples),
+        delays.Empirical(np.where(samples == 900, 901, samples)),
+    )
+    assert fingerprint(large(), law) != fingerprint(large(1e-9), law)
+    assert fingerprint(large(), law) != fingerprint(large(), changed)
+    assert fingerprint(large(), law) == fingerprint(large(), delays.Empirical(samples))

@@ -45,8 +45,8 @@ def test_only_changed_blocks_are_written_and_the_whole_state_is_restored() -> No
     )
     fold.catch_up(journal)
     fold.save(journal)
-    everything = {"lines 0", "lines 1", "lines 2", "rows-of-lines 0", "rows-of-lines 1"}
-    assert everything < journal.pieces
+    all_blocks = {"lines 0", "lines 1", "lines 2", "rows-of-lines 0", "rows-of-lines 1"}
+    assert all_blocks < journal.pieces
     steps: list[tuple[list[Event], set[str]]] = [
         ([Reward(ids[9_000], START, 1.0)], {"lines 1", "rows-of-lines 1"}),
         ([Void(ids[5], START)], {"lines 0"}),
@@ -58,15 +58,15 @@ def test_only_changed_blocks_are_written_and_the_whole_state_is_restored() -> No
         fold.save(journal)
         blocks = {name for name in journal.pieces if "lines" in name}
         assert blocks - {"rows-of-lines 2"} == changed
-        loaded = new_fold()
-        loaded.load(journal)
-        assert loaded.version == fold.version
-        assert (loaded.digest, loaded.counts, loaded.counters) == (
+        restored = new_fold()
+        restored.load(journal)
+        assert restored.version == fold.version
+        assert (restored.digest, restored.counts, restored.counters) == (
             fold.digest, fold.counts, fold.counters,
         )  # fmt: skip
-        assert same_sums(loaded, fold)
+        assert same_sums(restored, fold)
         np.testing.assert_allclose(
-            loaded.learner.weighting.pending.matrix, fold.learner.weighting.pending.matrix
+            restored.learner.weighting.pending.matrix, fold.learner.weighting.pending.matrix
         )
     fold.save(journal)
     assert not {name for name in journal.pieces if "lines" in name}
@@ -81,9 +81,9 @@ def test_a_snapshot_pays_only_once_something_was_folded() -> None:
     assert fold.save_pays()
     fold.save(journal)
     assert not fold.save_pays()
-    loaded = new_fold()
-    loaded.load(journal)
-    assert not loaded.save_pays()
+    restored = new_fold()
+    restored.load(journal)
+    assert not restored.save_pays()
 
 
 def test_a_snapshot_that_was_not_written_pays_again() -> None:

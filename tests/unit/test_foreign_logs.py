@@ -38,14 +38,14 @@ FEEDBACK: dict[str, Any] = {
 def test_blank_lines_are_passed_over() -> None:
     """Other tools write blank lines between lines and at the end."""
     text = json.dumps(LINE).encode()
-    found = list(read_dsjson(io.BytesIO(b"\n" + text + b"\n\n" + text + b"\n\n")))
-    assert [one.index for one in found] == [1, 1]
+    decisions = list(read_dsjson(io.BytesIO(b"\n" + text + b"\n\n" + text + b"\n\n")))
+    assert [decision.index for decision in decisions] == [1, 1]
 
 
 def test_what_a_context_may_hold() -> None:
     """Booleans become numbers; None and names with underscores are left out."""
-    [found] = read_dsjson(io.BytesIO(json.dumps(LINE).encode()))
-    assert found.context == {"GUser.member": 1.0}
+    [decision] = read_dsjson(io.BytesIO(json.dumps(LINE).encode()))
+    assert decision.context == {"GUser.member": 1.0}
 
 
 def test_a_log_without_outcomes_is_refused() -> None:
@@ -57,11 +57,11 @@ def test_a_log_without_outcomes_is_refused() -> None:
 @pytest.mark.parametrize("missing", ["context", "action", "reward", "pscore"])
 def test_what_is_no_feedback_is_refused(missing: str) -> None:
     """The error names the missing part."""
-    given = {key: value for key, value in FEEDBACK.items() if key != missing}
+    feedback = {key: value for key, value in FEEDBACK.items() if key != missing}
     with pytest.raises(
         InvalidInput, match=f"bandit_feedback file of Open Bandit Pipeline .*{missing}"
     ):
-        list(read_obp(given))
+        list(read_obp(feedback))
 
 
 def test_a_file_that_is_none_is_refused() -> None:
@@ -74,15 +74,19 @@ def test_probabilities_of_each_position() -> None:
     """Those of the shown position count, or of the first."""
     shares = np.zeros((3, 2, 2))
     shares[:, :, 0], shares[:, :, 1] = [0.5, 0.5], [0.9, 0.1]
-    given = FEEDBACK | {"pi_b": shares, "position": np.array([0, 1, 1]), "n_actions": 2}
-    assert [one.propensities for one in read_obp(given)] == [[0.5, 0.5], [0.9, 0.1], [0.9, 0.1]]
-    first = [one.propensities for one in read_obp(given | {"position": None})]
+    feedback = FEEDBACK | {"pi_b": shares, "position": np.array([0, 1, 1]), "n_actions": 2}
+    assert [decision.propensities for decision in read_obp(feedback)] == [
+        [0.5, 0.5],
+        [0.9, 0.1],
+        [0.9, 0.1],
+    ]
+    first = [decision.propensities for decision in read_obp(feedback | {"position": None})]
     assert first == [[0.5, 0.5]] * 3
 
 
 def test_uniform_choices_need_no_table() -> None:
     """Otherwise, propensities of other actions are unknown."""
-    assert [one.propensities for one in read_obp(FEEDBACK)] == [[0.5, 0.5]] * 3
-    found = read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])})
-    known = [[0.5, np.nan], [np.nan, 0.9], [np.nan, 0.5]]
-    np.testing.assert_array_equal([one.propensities for one in found], known)
+    assert [decision.propensities for decision in read_obp(FEEDBACK)] == [[0.5, 0.5]] * 3
+    decisions = read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])})
+    expected = [[0.5, np.nan], [np.nan, 0.9], [np.nan, 0.5]]
+    np.testing.assert_array_equal([decision.propensities for decision in decisions], expected)

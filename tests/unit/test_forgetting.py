@@ -51,7 +51,10 @@ def test_a_policy_without_one_has_the_name_it_had() -> None:
     assert DelayedUCB(2, B).fingerprint == "e8da3681cae613680f2fc8509aad8840"
     assert DelayedThompson(2, Gaussian(0.25)).fingerprint == "8b9dddd6b25fd43c087ada2c077e2ba2"
     assert paper_ducb(2, B, 3.0).fingerprint == "321b955c8815571ab4389392a23d4514"
-    names = {DelayedUCB(2, B, half_life=one).fingerprint for one in (None, "7d", "8d", "auto")}
+    names = {
+        DelayedUCB(2, B, half_life=half_life).fingerprint
+        for half_life in (None, "7d", "8d", "auto")
+    }
     assert len(names) == 4
 
 
@@ -59,8 +62,8 @@ def test_it_is_a_duration() -> None:
     """A timedelta, or text as durations are written; also where policies are text."""
     week = timedelta(days=7)
     assert DelayedUCB(2, B, half_life="7d") == DelayedUCB(2, B, half_life=week)
-    written = as_whole_policy("DelayedThompson(dim=2, family=Bernoulli(), half_life='7d')")
-    assert written == DelayedThompson(2, B, half_life=week)
+    parsed = as_whole_policy("DelayedThompson(dim=2, family=Bernoulli(), half_life='7d')")
+    assert parsed == DelayedThompson(2, B, half_life=week)
     assert as_whole_policy("DelayedUCB(dim=2, family=Bernoulli(), half_life='auto')").half_life
     assert Warmup(DelayedUCB(2, B, half_life="7d"), rounds=5).half_life == week
 
@@ -95,8 +98,10 @@ def test_a_very_long_half_life_forgets_nothing() -> None:
     """The same choices as without one, but for rounding."""
     world = environments.fresh(seed=2)
     runs = [
-        simulate(DelayedUCB(10, B, half_life=one), world, delays.Geometric(mean=20), horizon=400)
-        for one in (None, "100000d")
+        simulate(
+            DelayedUCB(10, B, half_life=half_life), world, delays.Geometric(mean=20), horizon=400
+        )
+        for half_life in (None, "100000d")
     ]
     assert (runs[0].actions == runs[1].actions).mean() > 0.97
 
@@ -105,8 +110,10 @@ def test_auto_chooses_as_without_one_while_nothing_changes() -> None:
     """As long as nothing is forgotten, every choice is the same."""
     world = environments.fixed(seed=2)
     plain, auto = (
-        simulate(DelayedUCB(10, B, half_life=one), world, delays.Geometric(mean=20), horizon=400)
-        for one in (None, "auto")
+        simulate(
+            DelayedUCB(10, B, half_life=half_life), world, delays.Geometric(mean=20), horizon=400
+        )
+        for half_life in (None, "auto")
     )
     assert isinstance(auto.learner.weighting, HalfLife)
     assert auto.learner.weighting.since == 0
@@ -153,13 +160,13 @@ class Clock:
 
 def played(bandit: Bandit, rounds: int, seed: int = 0) -> list[tuple[Decision, float]]:
     """Rewards at once; θ turns in the middle."""
-    rng, rewarded = np.random.default_rng(seed), []
+    rng, outcomes = np.random.default_rng(seed), []
     for t in range(rounds):
         decision = bandit.decide(rows=rng.normal(size=(4, 2)))
         eta = (4.0 if t < rounds // 2 else -4.0) * float(decision.x[0])
-        rewarded.append((decision, float(rng.random() < 1.0 / (1.0 + math.exp(-eta)))))
-        bandit.observe(*rewarded[-1])
-    return rewarded
+        outcomes.append((decision, float(rng.random() < 1.0 / (1.0 + math.exp(-eta)))))
+        bandit.observe(*outcomes[-1])
+    return outcomes
 
 
 @pytest.mark.parametrize("half_life", ["60s", "auto"])
@@ -190,19 +197,19 @@ def test_a_published_model_carries_what_predictions_need() -> None:
     policy = DelayedUCB(2, B, half_life="auto")
     bandit = Bandit(policy=policy, rewards=Explicit(), clock=Clock(), seed=1)
     played(bandit, 500)
-    live = bandit._fold.model
-    sent = PublishedModel.read(bandit._fold.export_model(START).write())
+    model = bandit._fold.model
+    published = PublishedModel.read(bandit._fold.export_model(START).write())
     source = LoadedModel(policy)
     decider = Decider(policy, source, partitions=1)
-    source.load(sent, decider.unapplied)
-    assert decider.model.effective_n == live.effective_n
-    assert decider.model.picked == live.picked > 0
+    source.load(published, decider.unapplied)
+    assert decider.model.effective_n == model.effective_n
+    assert decider.model.picked == model.picked > 0
     rows, rng = np.eye(2, dtype=np.float32), np.random.default_rng(0)
-    made = decider.choose([ParsedRequest(2, None)], rows, now=START, rng=rng, hold=True)
-    decision = made.decisions[0]
+    batch = decider.choose([ParsedRequest(2, None)], rows, now=START, rng=rng, hold=True)
+    decision = batch.decisions[0]
     assert len(decision.means) == 4
-    assert decision.means[live.picked] == decision.mean
-    assert decision.means == live.means_of(decision.x, decision.mean)
+    assert decision.means[model.picked] == decision.mean
+    assert decision.means == model.means_of(decision.x, decision.mean)
     before = Decider(policy, LoadedModel(policy), partitions=1)
     first = before.choose([ParsedRequest(2, None)], rows, now=START, rng=rng, hold=True)
     assert first.decisions[0].means == ()  # the prior alone: nothing to compare
@@ -216,20 +223,20 @@ def test_a_fit_beside_the_fold_ends_where_one_at_once_does(half_life: str) -> No
     played(bandit, 500)
     learner = bandit._fold.learner
     learner.defers = True
-    fit, began = learner.begin_fit(), learner.now
-    twin = fit().model
-    assert twin is not None
+    fit, start = learner.begin_fit(), learner.now
+    model = fit().model
+    assert model is not None
     assert isinstance(learner.weighting, HalfLife)
-    fades = learner.weighting.half_life or math.inf
+    length = learner.weighting.half_life or math.inf
     for decision, reward in played(bandit, 6, seed=3):
         recorded = bandit.entry(decision).recorded_us
         assert recorded is not None
-        twin.learn(decision.x, reward, 2.0 ** ((recorded - began) / fades))
+        model.learn(decision.x, reward, 2.0 ** ((recorded - start) / length))
     assert learner.finish_fit(fit())
-    beside = learner.model.theta.copy()
-    np.testing.assert_allclose(beside, twin.theta, rtol=1e-12)
+    theta = learner.model.theta.copy()
+    np.testing.assert_allclose(theta, model.theta, rtol=1e-12)
     learner.fit()  # each of six steps is off by a share of what it moves θ by
-    np.testing.assert_allclose(beside, learner.model.theta, atol=0.15)
+    np.testing.assert_allclose(theta, learner.model.theta, atol=0.15)
     # A twentieth of a half-life later it is due by itself.
     assert not learner.fit_is_due()
     learner.finish(learner.now + 100 * SECOND)
@@ -259,9 +266,9 @@ def test_metrics_tell_the_half_life_in_use() -> None:
     )
     assert list(half_life_of(bandit._fold).values()) == [math.inf, 0.0]
     played(bandit, 500)
-    told: Any = half_life_of(bandit._fold)
-    assert 0.0 < told["belated_half_life_seconds"] < math.inf
-    assert told["belated_half_life_since_seconds"] > START / SECOND
+    metrics: Any = half_life_of(bandit._fold)
+    assert 0.0 < metrics["belated_half_life_seconds"] < math.inf
+    assert metrics["belated_half_life_since_seconds"] > START / SECOND
     assert half_life_of(Fold(DelayedUCB(2, B), Explicit())) == {}
 
 
@@ -280,20 +287,20 @@ def test_a_learner_of_the_service_publishes_by_it(
         make = partial(Fold, policy, Explicit())
         return LearningService(store.journal(), store.coordination(), make, holder=holder)
 
-    found = []
-    for one in (learner("first"), learner("second")):
+    half_lives = []
+    for service in (learner("first"), learner("second")):
         deadline = time.monotonic() + 30
-        while (last := store.coordination().published()) is None or one.fold is None:
-            one.step()
+        while (last := store.coordination().published()) is None or service.fold is None:
+            service.step()
             assert time.monotonic() < deadline
-        while one.fold is None or one.fold.positions != [end] or one._fit is not None:
-            one.step()
+        while service.fold is None or service.fold.positions != [end] or service._fit is not None:
+            service.step()
             assert time.monotonic() < deadline
-        weighting = one.fold.learner.weighting
+        weighting = service.fold.learner.weighting
         assert isinstance(weighting, HalfLife)
-        found.append((weighting.half_life, weighting.since))
-        one.close()
+        half_lives.append((weighting.half_life, weighting.since))
+        service.close()
         assert PublishedModel.read(last[1]).fingerprint == policy.fingerprint
     live = bandit._fold.learner.weighting
     assert isinstance(live, HalfLife)
-    assert found == [(live.half_life, live.since)] * 2
+    assert half_lives == [(live.half_life, live.since)] * 2

@@ -31,9 +31,9 @@ def data(family: Family, count: int, seed: int = 0) -> tuple[Matrix, Vector]:
 def filled(family: Family, count: int, block: int = 16) -> tuple[Observations, Matrix, Vector]:
     """Return a store with small blocks, in which only Gaussian rewards are frozen."""
     X, y = data(family, count)
-    seen = Observations(3, family, block=block)
-    seen.extend(X, y)
-    return seen, X, y
+    observations = Observations(3, family, block=block)
+    observations.extend(X, y)
+    return observations, X, y
 
 
 def expanded(X: Matrix, y: Vector, family: Family, theta: Vector) -> Quadratic:
@@ -66,105 +66,105 @@ def likelihood(seen: Observations) -> Quadratic:
 @not_gaussian
 def test_the_oldest_full_blocks_are_frozen_where_they_are_told(family: Family) -> None:
     """Only the requested number remains; moments still include all rows."""
-    seen, X, y = filled(family, 100)
-    seen.freeze(AT, most=50)
-    assert (seen.n, seen.exact) == (100, 36)
-    same(likelihood(seen), expanded(X[:64], y[:64], family, AT))
-    rows = np.concatenate([rows.copy() for rows, _, _ in seen.chunks(7)])
+    observations, X, y = filled(family, 100)
+    observations.freeze(AT, most=50)
+    assert (observations.n, observations.exact) == (100, 36)
+    same(likelihood(observations), expanded(X[:64], y[:64], family, AT))
+    rows = np.concatenate([rows.copy() for rows, _, _ in observations.chunks(7)])
     np.testing.assert_array_equal(rows, X[64:])
-    np.testing.assert_allclose(seen.moments().gram, X.T @ X, rtol=1e-12)
-    assert seen.total == pytest.approx(y.sum(), rel=1e-13)
+    np.testing.assert_allclose(observations.moments().gram, X.T @ X, rtol=1e-12)
+    assert observations.total == pytest.approx(y.sum(), rel=1e-13)
 
 
 @every_family
 def test_what_is_frozen_is_taken_out_as_it_was_put_in(family: Family) -> None:
     """Sums after revisions and removals equal sums of the remaining rows."""
-    seen, X, y = filled(family, 100)
-    seen.freeze(AT, most=0)
-    assert seen.revise(3, 1.0) == y[3]
+    observations, X, y = filled(family, 100)
+    observations.freeze(AT, most=0)
+    assert observations.revise(3, 1.0) == y[3]
     y[3] = 1.0
     for handle in (5, 40, 97):
-        seen.remove(handle)
-    kept = np.setdiff1d(np.arange(96), [5, 40])
+        observations.remove(handle)
+    indices = np.setdiff1d(np.arange(96), [5, 40])
     if family == Gaussian():
-        kept = np.setdiff1d(np.arange(100), [5, 40, 97])
-    same(likelihood(seen), expanded(X[kept], y[kept], family, AT))
-    rest = np.setdiff1d(np.arange(100), [5, 40, 97])
-    found, wanted = seen.moments(), Moments.of(X[rest], y[rest])
-    assert found.n == seen.n == 97
-    np.testing.assert_allclose(found.gram, wanted.gram, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(found.cross, wanted.cross, rtol=1e-11, atol=1e-11)
-    assert found.square == pytest.approx(wanted.square, rel=1e-12)
-    assert seen.total == pytest.approx(y[rest].sum(), rel=1e-12)
+        indices = np.setdiff1d(np.arange(100), [5, 40, 97])
+    same(likelihood(observations), expanded(X[indices], y[indices], family, AT))
+    remaining = np.setdiff1d(np.arange(100), [5, 40, 97])
+    actual, expected = observations.moments(), Moments.of(X[remaining], y[remaining])
+    assert actual.n == observations.n == 97
+    np.testing.assert_allclose(actual.gram, expected.gram, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(actual.cross, expected.cross, rtol=1e-11, atol=1e-11)
+    assert actual.square == pytest.approx(expected.square, rel=1e-12)
+    assert observations.total == pytest.approx(y[remaining].sum(), rel=1e-12)
     with pytest.raises(UnknownHandle):
-        seen.remove(5)
+        observations.remove(5)
 
 
 @every_family
 def test_removing_all_that_is_frozen_leaves_nothing(family: Family) -> None:
     """Not even rounding errors remain."""
-    seen, _, _ = filled(family, 32)
-    seen.freeze(AT, most=0)
+    observations, _, _ = filled(family, 32)
+    observations.freeze(AT, most=0)
     for handle in range(32):
-        seen.remove(handle)
-    assert seen.frozen is None
-    assert not seen.moments().gram.any()
+        observations.remove(handle)
+    assert observations.frozen is None
+    assert not observations.moments().gram.any()
 
 
 @every_family
 def test_rows_go_once_they_are_frozen_and_nobody_can_ask_for_them(family: Family) -> None:
     """Blocks are dropped, sums stay, and handles are unknown."""
-    seen, X, y = filled(family, 100)
-    seen.forget(np.arange(40))
-    seen.drop_forgotten()
+    observations, X, y = filled(family, 100)
+    observations.forget(np.arange(40))
+    observations.drop_forgotten()
     if family != Gaussian():
-        assert seen.get(0)[1] == y[0]
-        seen.freeze(AT, most=0)
-        seen.drop_forgotten()
+        assert observations.get(0)[1] == y[0]
+        observations.freeze(AT, most=0)
+        observations.drop_forgotten()
     for handle in (0, 31):
         with pytest.raises(UnknownHandle):
-            seen.get(handle)
-    assert seen.get(32)[1] == y[32]
-    assert seen.next_handle == 100
-    np.testing.assert_allclose(seen.moments().cross, y @ X, rtol=1e-11, atol=1e-12)
+            observations.get(handle)
+    assert observations.get(32)[1] == y[32]
+    assert observations.next_handle == 100
+    np.testing.assert_allclose(observations.moments().cross, y @ X, rtol=1e-11, atol=1e-12)
 
 
 @every_family
 def test_what_is_frozen_survives_as_bytes(family: Family) -> None:
     """Sums, stored rows, their θ and the next handle are restored."""
-    seen, X, y = filled(family, 96)
-    seen.freeze(AT, most=40)
-    seen.forget(np.arange(20))
-    seen.drop_forgotten()
-    again = Observations(3, family)  # how large blocks are is told too
-    again.unpack(seen.pack())
-    assert (again.n, again.exact, again.next_handle) == (96, seen.exact, 96)
-    same(likelihood(again), likelihood(seen))
-    for store in (seen, again):
+    observations, X, y = filled(family, 96)
+    observations.freeze(AT, most=40)
+    observations.forget(np.arange(20))
+    observations.drop_forgotten()
+    restored = Observations(3, family)  # how large blocks are is told too
+    restored.unpack(observations.pack())
+    assert (restored.n, restored.exact, restored.next_handle) == (96, observations.exact, 96)
+    same(likelihood(restored), likelihood(observations))
+    for store in (observations, restored):
         store.remove(20)
-    same(likelihood(again), likelihood(seen))
-    assert again.add(X[0], y[0]) == 96
-    again.forget_others(np.array([30, 96]))
-    again.freeze(AT, most=0)
-    again.drop_forgotten()
-    assert again.get(30)[1] == y[30]
+    same(likelihood(restored), likelihood(observations))
+    assert restored.add(X[0], y[0]) == 96
+    restored.forget_others(np.array([30, 96]))
+    restored.freeze(AT, most=0)
+    restored.drop_forgotten()
+    assert restored.get(30)[1] == y[30]
     with pytest.raises(UnknownHandle):
-        again.get(40)
+        restored.get(40)
 
 
 @not_gaussian
 def test_stored_rows_are_frozen_again_after_the_estimate_moved(family: Family) -> None:
     """Dropped rows keep their expansion."""
-    seen, X, y = filled(family, 64)
-    seen.freeze(np.zeros(3), most=32)
-    seen.forget(np.arange(16))
-    seen.drop_forgotten()
-    before = likelihood(seen)
-    seen.freeze(np.full(3, 1e-9), most=32, moved=1e-6)
-    assert likelihood(seen) is before
-    seen.freeze(AT, most=32, moved=1e-6)
+    observations, X, y = filled(family, 64)
+    observations.freeze(np.zeros(3), most=32)
+    observations.forget(np.arange(16))
+    observations.drop_forgotten()
+    before = likelihood(observations)
+    observations.freeze(np.full(3, 1e-9), most=32, moved=1e-6)
+    assert likelihood(observations) is before
+    observations.freeze(AT, most=32, moved=1e-6)
     gone = expanded(X[:16], y[:16], family, np.zeros(3))
-    same(likelihood(seen), gone + expanded(X[16:32], y[16:32], family, AT))
+    same(likelihood(observations), gone + expanded(X[16:32], y[16:32], family, AT))
 
 
 @every_family
@@ -176,31 +176,34 @@ def test_merged_stores_have_the_frozen_rows_of_both(family: Family) -> None:
     merged = left + right
     assert (merged.n, merged.exact) == (80, left.exact + right.exact)
     theta = np.array([0.1, 0.2, 0.3])
-    both = quadratic_at(Joined([left, right]), family, theta)
-    same(quadratic_at(merged, family, theta), both)
+    expected = quadratic_at(Joined([left, right]), family, theta)
+    same(quadratic_at(merged, family, theta), expected)
     merged.remove(0)
     merged.remove(merged.next_block - 32)  # of the right: the first of 48 places after the left
-    same(quadratic_at(Joined([left, right]), family, theta), both)
+    same(quadratic_at(Joined([left, right]), family, theta), expected)
     with pytest.raises(InvalidInput, match="cannot merge"):
         left + Observations(3, Bernoulli() if family != Bernoulli() else Poisson())
 
 
 def test_a_gaussian_keeps_no_rows() -> None:
     """Only sums are stored; estimate and variance are those of all rows."""
-    seen, X, y = filled(Gaussian(), 1000)
-    assert seen.exact == 0
-    assert not list(seen.chunks(100))
+    observations, X, y = filled(Gaussian(), 1000)
+    assert observations.exact == 0
+    assert not list(observations.chunks(100))
     plain = Observations(3)
     plain.extend(X, y)
-    seen.forget(np.arange(1000))
-    seen.drop_forgotten()
-    assert sum(name.startswith("y ") for name in seen.pack()) == 1  # the block that is not full
-    found, wanted = (
-        Ridge().fit(one, family=Gaussian(), prior=Prior.ridge(3, "auto")) for one in (seen, plain)
+    observations.forget(np.arange(1000))
+    observations.drop_forgotten()
+    assert (
+        sum(name.startswith("y ") for name in observations.pack()) == 1
+    )  # the block that is not full
+    actual, expected = (
+        Ridge().fit(store, family=Gaussian(), prior=Prior.ridge(3, "auto"))
+        for store in (observations, plain)
     )
-    np.testing.assert_allclose(found.theta, wanted.theta, rtol=1e-10)
-    np.testing.assert_allclose(found.precision, wanted.precision, rtol=1e-10)
-    assert found.dispersion == pytest.approx(wanted.dispersion, rel=1e-10)
+    np.testing.assert_allclose(actual.theta, expected.theta, rtol=1e-10)
+    np.testing.assert_allclose(actual.precision, expected.precision, rtol=1e-10)
+    assert actual.dispersion == pytest.approx(expected.dispersion, rel=1e-10)
 
 
 # --- estimates ---------------------------------------------------------------------------------
@@ -209,29 +212,30 @@ def test_a_gaussian_keeps_no_rows() -> None:
 @not_gaussian
 def test_rows_frozen_at_the_estimate_leave_it_where_it_is(family: Family) -> None:
     """The maximum and its precision: score and information there are those of the rows."""
-    seen, _, _ = filled(family, 400)
+    observations, _, _ = filled(family, 400)
     prior = Prior.ridge(3, "auto")
-    full = Laplace().fit(seen, family=family, prior=prior)
-    seen.freeze(full.theta, most=0)
-    again = Laplace().fit(seen, family=family, prior=prior)
+    full = Laplace().fit(observations, family=family, prior=prior)
+    observations.freeze(full.theta, most=0)
+    refit = Laplace().fit(observations, family=family, prior=prior)
     deviations = np.sqrt(np.diag(full.covariance))
-    assert np.abs((again.theta - full.theta) / deviations).max() < 1e-6
-    np.testing.assert_allclose(again.precision, full.precision, rtol=1e-6, atol=1e-6)
-    assert (again.n, again.converged) == (400, True)
+    assert np.abs((refit.theta - full.theta) / deviations).max() < 1e-6
+    np.testing.assert_allclose(refit.precision, full.precision, rtol=1e-6, atol=1e-6)
+    assert (refit.n, refit.converged) == (400, True)
 
 
 def test_online_goes_on_from_what_is_frozen() -> None:
     """Its steps are exact for Gaussian rewards."""
     X, y = data(Gaussian(0.09), 60)
     plain, frozen = Observations(3), Observations(3, Gaussian(0.09), block=16)
-    for seen in (plain, frozen):
-        seen.extend(X, y)
-    found, wanted = (
-        Online().fit(seen, family=Gaussian(0.09), prior=Prior.ridge(3)) for seen in (frozen, plain)
+    for observations in (plain, frozen):
+        observations.extend(X, y)
+    actual, expected = (
+        Online().fit(observations, family=Gaussian(0.09), prior=Prior.ridge(3))
+        for observations in (frozen, plain)
     )
-    np.testing.assert_allclose(found.theta, wanted.theta, rtol=1e-9)
-    np.testing.assert_allclose(found.precision, wanted.precision, rtol=1e-9)
-    assert found.n == wanted.n == 60
+    np.testing.assert_allclose(actual.theta, expected.theta, rtol=1e-9)
+    np.testing.assert_allclose(actual.precision, expected.precision, rtol=1e-9)
+    assert actual.n == expected.n == 60
 
 
 @not_gaussian
@@ -246,17 +250,17 @@ def test_one_step_of_merged_partitions_is_the_estimate(family: Family, ridge: fl
     plain.extend(X[3800:], y[3800:])
     full = Laplace().fit(plain, family=family, prior=prior)
     deviations = np.sqrt(np.diag(full.covariance))
-    found = []
+    steps = []
     for count in (1, 4, 16):
         total = Quadratic.zero(3)
         for part in range(count):
-            seen = Observations(3)
-            seen.extend(X[part::count], y[part::count])
-            total += quadratic_at(seen, family, published.theta)
-        found.append(newton_step(total, family=family, prior=prior))
-        assert np.abs((found[-1].theta - full.theta) / deviations).max() < 0.01
-        assert found[-1].n == 4000
-        np.testing.assert_allclose(found[-1].theta, found[0].theta, rtol=1e-10)
+            observations = Observations(3)
+            observations.extend(X[part::count], y[part::count])
+            total += quadratic_at(observations, family, published.theta)
+        steps.append(newton_step(total, family=family, prior=prior))
+        assert np.abs((steps[-1].theta - full.theta) / deviations).max() < 0.01
+        assert steps[-1].n == 4000
+        np.testing.assert_allclose(steps[-1].theta, steps[0].theta, rtol=1e-10)
     start = np.abs((published.theta - full.theta) / deviations).max()
     assert start > 0.05  # there was something to be found
 
@@ -264,12 +268,12 @@ def test_one_step_of_merged_partitions_is_the_estimate(family: Family, ridge: fl
 @not_gaussian
 def test_a_step_from_the_estimate_stays_there(family: Family) -> None:
     """The total score is zero there, except for the prior's."""
-    seen, _, _ = filled(family, 300)
+    observations, _, _ = filled(family, 300)
     prior = Prior.normal(np.array([0.5, 0.0, 0.0]), 3.0 * np.eye(3))
-    full = Laplace().fit(seen, family=family, prior=prior)
-    found = newton_step(quadratic_at(seen, family, full.theta), family=family, prior=prior)
-    np.testing.assert_allclose(found.theta, full.theta, atol=1e-9)
-    np.testing.assert_allclose(found.precision, full.precision, rtol=1e-9)
+    full = Laplace().fit(observations, family=family, prior=prior)
+    step = newton_step(quadratic_at(observations, family, full.theta), family=family, prior=prior)
+    np.testing.assert_allclose(step.theta, full.theta, atol=1e-9)
+    np.testing.assert_allclose(step.precision, full.precision, rtol=1e-9)
     with pytest.raises(InvalidInput, match="the prior has 2"):
         newton_step(Quadratic.zero(3), family=family, prior=Prior.ridge(2))
 
@@ -283,20 +287,23 @@ def taught(
     learner: Learner, X: Matrix, y: Vector, *, forget: bool = False
 ) -> list[tuple[int, int]]:
     """Learn all rewards, by partitions in turn; return their partitions and handles."""
-    places, partitions = [], len(learner.observations)
+    handles, partitions = [], len(learner.observations)
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
         partition = n % partitions
-        places.append((partition, learner.learn(x, reward, 0.25, partition=partition)))
+        handles.append((partition, learner.learn(x, reward, 0.25, partition=partition)))
         if forget:
-            learner.forget(places[-1][1], partition)
-    return places
+            learner.forget(handles[-1][1], partition)
+    return handles
 
 
 def kept(learner: Learner) -> int:
     """Return the number of rows in memory."""
     pieces = [store.pack() for store in learner.observations]
-    return sum(len(data) for one in pieces for name, data in one.items() if name[:2] == "y ") // 8
+    return (
+        sum(len(data) for blocks in pieces for name, data in blocks.items() if name[:2] == "y ")
+        // 8
+    )
 
 
 @not_gaussian
@@ -317,11 +324,11 @@ def test_a_learner_keeps_few_rows_and_hardly_errs(
     plain = Observations(3)
     plain.extend(X, y)
     full = Laplace().fit(plain, family=family, prior=Prior.ridge(3))
-    found = learner.estimate
+    estimate = learner.estimate
     deviations = np.sqrt(np.diag(full.covariance))
-    assert found.n == learner.model.n == 6000
-    assert np.abs((found.theta - full.theta) / deviations).max() < 0.15
-    ratios = np.linalg.eigvals(np.linalg.solve(full.precision, found.precision)).real
+    assert estimate.n == learner.model.n == 6000
+    assert np.abs((estimate.theta - full.theta) / deviations).max() < 0.15
+    ratios = np.linalg.eigvals(np.linalg.solve(full.precision, estimate.precision)).real
     assert np.abs(ratios - 1.0).max() < 0.06
 
 
@@ -329,14 +336,14 @@ def test_a_learner_keeps_few_rows_and_hardly_errs(
 def test_below_the_limit_nothing_is_frozen(family: Family) -> None:
     """The estimate is bit for bit what it would be without a limit."""
     X, y = data(family, 600)
-    found = []
+    estimates = []
     for exact in (600, 10**9):
         learner = Learner(DelayedUCB(3, family), tuning=Tuning(exact=exact, block=32, batch=50))
         taught(learner, X, y, forget=True)
         assert learner.observed.frozen is None
-        found.append(learner.estimate)
-    assert found[0].theta.tobytes() == found[1].theta.tobytes()
-    assert found[0].precision.tobytes() == found[1].precision.tobytes()
+        estimates.append(learner.estimate)
+    assert estimates[0].theta.tobytes() == estimates[1].theta.tobytes()
+    assert estimates[0].precision.tobytes() == estimates[1].precision.tobytes()
 
 
 @every_family
@@ -348,19 +355,19 @@ def test_frozen_rewards_are_revised_and_retracted(family: Family) -> None:
         for exact in (300, 10**9)
     ]
     for learner in learners:
-        places = taught(learner, X, y)
-        for partition, handle in places[:200]:
+        handles = taught(learner, X, y)
+        for partition, handle in handles[:200]:
             learner.revise(handle, 1.0, partition=partition)
-        for partition, handle in places[200:260]:
+        for partition, handle in handles[200:260]:
             row = learner.retract(handle, partition=partition)
             np.testing.assert_array_equal(row, X[handle])
     first, second = (learner.observed.moments() for learner in learners)
     assert first.n == second.n == 2940
     np.testing.assert_allclose(first.gram, second.gram, rtol=1e-10)
     np.testing.assert_allclose(first.cross, second.cross, rtol=1e-9, atol=1e-9)
-    found, wanted = (learner.estimate for learner in learners)
-    deviations = np.sqrt(np.diag(wanted.covariance))
-    assert np.abs((found.theta - wanted.theta) / deviations).max() < 0.15
+    actual, expected = (learner.estimate for learner in learners)
+    deviations = np.sqrt(np.diag(expected.covariance))
+    assert np.abs((actual.theta - expected.theta) / deviations).max() < 0.15
 
 
 def test_rows_wait_for_a_fit_beside_the_fold() -> None:
@@ -374,9 +381,9 @@ def test_rows_wait_for_a_fit_beside_the_fold() -> None:
     assert kept(learner) > 3000
     assert learner.finish_fit(fit())
     assert kept(learner) <= 700
-    whole = learner.estimate
-    deviations = np.sqrt(np.diag(whole.covariance))
-    assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.3
+    estimate = learner.estimate
+    deviations = np.sqrt(np.diag(estimate.covariance))
+    assert np.abs((learner.model.theta - estimate.theta) / deviations).max() < 0.3
 
 
 def test_bulk_freezes_at_an_estimate_of_its_own() -> None:
@@ -386,6 +393,8 @@ def test_bulk_freezes_at_an_estimate_of_its_own() -> None:
     with learner.bulk():
         taught(learner, 8.0 * X, y)
         pieces = learner.pack(0)
-    frozen = [np.frombuffer(one) for name, one in pieces.items() if name.startswith("frozen-at")]
+    frozen = [
+        np.frombuffer(buffer) for name, buffer in pieces.items() if name.startswith("frozen-at")
+    ]
     assert len(frozen) > 20
     assert all(np.linalg.norm(theta) > 0.05 for theta in frozen)

@@ -36,20 +36,20 @@ def test_positions_have_gaps() -> None:
 
 def test_a_bandit_does_not_mind_gaps() -> None:
     """It learns what it learns without them, live and when it reads the journal again."""
-    learned = []
+    counts = []
     for journal in (GappyJournal(), MemoryJournal()):
         bandit = _bandit(journal)
         for n in range(60):
-            made = bandit.decide(rows=np.eye(3), id=f"{n}")
-            bandit.observe(made.id, float(n % 3 == 0))
+            decision = bandit.decide(rows=np.eye(3), id=f"{n}")
+            bandit.observe(decision.id, float(n % 3 == 0))
             if n % 20 == 10:  # others write too
                 journal.append([Void(f"{n - k}", 0) for k in range(5)])
         bandit.sync()
-        again = _bandit(journal)
-        assert again.decision_counts == bandit.decision_counts
-        np.testing.assert_allclose(again.estimate.theta, bandit.estimate.theta, rtol=1e-8)
-        learned.append(bandit.decision_counts)
-    assert learned[0] == learned[1]
+        reopened = _bandit(journal)
+        assert reopened.decision_counts == bandit.decision_counts
+        np.testing.assert_allclose(reopened.estimate.theta, bandit.estimate.theta, rtol=1e-8)
+        counts.append(bandit.decision_counts)
+    assert counts[0] == counts[1]
 
 
 def _bandit(journal: Journal) -> Bandit:

@@ -74,9 +74,9 @@ def appended(
     commits: GroupCommit, journal: MemoryJournal, some: Sequence[Event], told: list[int]
 ) -> asyncio.Future[Sequence[int]]:
     """What is awaited until they are durable."""
-    found: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
-    commits.append(journal, some, told.append, partial(resolve, found))
-    return found
+    future: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
+    commits.append(journal, some, told.append, partial(resolve, future))
+    return future
 
 
 async def commit_begins(journal: Gated) -> None:
@@ -91,15 +91,15 @@ def test_what_gathers_goes_together() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        first = appended(commits, journal, events(0, 1), told)
+        counts: list[int] = []
+        first = appended(commits, journal, events(0, 1), counts)
         await commit_begins(journal)
-        others = [appended(commits, journal, events(1 + 2 * n, 2), told) for n in range(5)]
+        answers = [appended(commits, journal, events(1 + 2 * n, 2), counts) for n in range(5)]
         journal.gate.release(10)
         assert await first == [1]
-        assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
+        assert await asyncio.gather(*answers) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
         assert journal.sizes == [1, 10]
-        assert told == [1, 2, 2, 2, 2, 2]
+        assert counts == [1, 2, 2, 2, 2, 2]
         assert (commits.sizes.cumulative[-1], commits.sizes.total) == (2, 11)
         commits.close()
 
@@ -112,11 +112,11 @@ def test_whoever_asks_again_at_once_is_in_the_next_commit() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
+        counts: list[int] = []
 
         async def ask_twice(first: int) -> None:
-            await appended(commits, journal, events(first, 1), told)
-            await appended(commits, journal, events(first + 1, 1), told)
+            await appended(commits, journal, events(first, 1), counts)
+            await appended(commits, journal, events(first + 1, 1), counts)
 
         early = asyncio.ensure_future(ask_twice(0))
         await commit_begins(journal)
@@ -189,20 +189,20 @@ def test_a_crowd_that_is_large_enough_waits_for_nobody(monkeypatch: pytest.Monke
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        begun: list[int] = []
+        counts: list[int] = []
+        starts: list[int] = []
 
         def answer(found: Sequence[int] | Exception) -> None:
             eventually(lambda: journal.begun == 2)  # while the loop is busy with answers
-            begun.append(journal.begun)
+            starts.append(journal.begun)
 
-        commits.append(journal, events(0, 1), told.append, answer)
+        commits.append(journal, events(0, 1), counts.append, answer)
         await commit_begins(journal)
-        others = [appended(commits, journal, events(10 * n, 1), told) for n in (1, 2)]
+        answers = [appended(commits, journal, events(10 * n, 1), counts) for n in (1, 2)]
         await asyncio.sleep(0)
         journal.gate.release(10)
-        await asyncio.gather(*others)
-        assert begun == [2]
+        await asyncio.gather(*answers)
+        assert starts == [2]
         assert journal.sizes == [1, 2]
         commits.close()
 
@@ -218,15 +218,15 @@ def test_a_crowd_that_is_large_enough_is_committed_within_a_turn(
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        found = [appended(commits, journal, events(n, 1), told) for n in range(3)]
+        counts: list[int] = []
+        answers = [appended(commits, journal, events(n, 1), counts) for n in range(3)]
         deadline = time.monotonic() + 10
         while not journal.begun:  # the loop does nothing else meanwhile
             assert time.monotonic() < deadline
             time.sleep(0.001)
-        found += [appended(commits, journal, events(n, 1), told) for n in range(3, 5)]
+        answers += [appended(commits, journal, events(n, 1), counts) for n in range(3, 5)]
         journal.gate.release(10)
-        await asyncio.gather(*found)
+        await asyncio.gather(*answers)
         assert journal.sizes == [3, 2]
         commits.close()
 
@@ -240,12 +240,12 @@ def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        first = appended(commits, journal, events(0, 1), told)
+        counts: list[int] = []
+        first = appended(commits, journal, events(0, 1), counts)
         await commit_begins(journal)
-        others = [appended(commits, journal, events(10 * n, n), told) for n in (3, 2, 2, 9, 1)]
+        answers = [appended(commits, journal, events(10 * n, n), counts) for n in (3, 2, 2, 9, 1)]
         journal.gate.release(20)
-        await asyncio.gather(first, *others)
+        await asyncio.gather(first, *answers)
         assert journal.sizes == [1, 3, 4, 9, 1]
         commits.close()
 
@@ -259,15 +259,15 @@ def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
         journal = Gated()
         journal.gate.release(100)
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
+        counts: list[int] = []
         journal.fails = True
-        answers = [appended(commits, journal, events(n, 1), told) for n in range(3)]
+        answers = [appended(commits, journal, events(n, 1), counts) for n in range(3)]
         for answer in answers:
             with pytest.raises(JournalUnavailable):
                 await answer
-        assert not told
+        assert not counts
         journal.fails = False
-        assert await appended(commits, journal, events(7, 1), told) == [1]
+        assert await appended(commits, journal, events(7, 1), counts) == [1]
         commits.close()
 
     asyncio.run(story())
@@ -279,15 +279,15 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        gone = appended(commits, journal, events(0, 1), told)
+        counts: list[int] = []
+        cancelled = appended(commits, journal, events(0, 1), counts)
         await commit_begins(journal)
-        stays = appended(commits, journal, events(1, 1), told)
-        gone.cancel()
+        answer = appended(commits, journal, events(1, 1), counts)
+        cancelled.cancel()
         journal.gate.release(10)
-        assert await stays == [2]
+        assert await answer == [2]
         assert journal.end(0) == 2
-        assert told == [1, 1]
+        assert counts == [1, 1]
         commits.close()
 
     asyncio.run(story())
@@ -299,13 +299,13 @@ def test_closing_commits_what_waits() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        answers = [appended(commits, journal, events(n, 1), told) for n in range(3)]
+        counts: list[int] = []
+        answers = [appended(commits, journal, events(n, 1), counts) for n in range(3)]
         journal.gate.release(10)
         await asyncio.to_thread(commits.close)
         assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
         with pytest.raises(JournalClosed, match="stopping"):
-            await appended(commits, journal, events(9, 1), told)
+            await appended(commits, journal, events(9, 1), counts)
 
     asyncio.run(story())
 
@@ -314,16 +314,16 @@ def test_bandits_share_a_commit_and_each_its_own_answer() -> None:
     """What came for several while one commit was under way is the next; one that fails is alone."""
 
     async def story() -> None:
-        first, second, refuses = Gated(), Gated(), Gated()
-        for one in (first, second, refuses):
-            one.gate.release(100)
+        first, second, failing = Gated(), Gated(), Gated()
+        for journal in (first, second, failing):
+            journal.gate.release(100)
         log = Together(fails=True)
         commits = GroupCommit(log, asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        refuses.fails = True
+        counts: list[int] = []
+        failing.fails = True
         answers = [
-            appended(commits, journal, events(n, n + 1), told)
-            for n, journal in enumerate((first, second, refuses, first))
+            appended(commits, journal, events(n, n + 1), counts)
+            for n, journal in enumerate((first, second, failing, first))
         ]
         assert await answers[0] == [1]
         assert await answers[1] == [1, 2]
@@ -332,8 +332,8 @@ def test_bandits_share_a_commit_and_each_its_own_answer() -> None:
             await answers[2]
         assert log.calls[:1] == [3]
         log.fails = False
-        both = [appended(commits, one, events(9, 1), told) for one in (first, second)]
-        await asyncio.gather(*both)
+        retries = [appended(commits, journal, events(9, 1), counts) for journal in (first, second)]
+        await asyncio.gather(*retries)
         assert log.calls[-1] == 2
         commits.close()
 
@@ -346,19 +346,19 @@ def test_a_callback_that_raises_keeps_no_one_from_being_told() -> None:
     async def story() -> None:
         journal, loop = Gated(), asyncio.get_running_loop()
         journal.gate.release(10)
-        lost: list[object] = []
-        loop.set_exception_handler(lambda _, context: lost.append(context["exception"]))
+        errors: list[object] = []
+        loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
         commits = GroupCommit(Together(), loop, ThreadRuntime())
-        found: asyncio.Future[Sequence[int]] = loop.create_future()
+        future: asyncio.Future[Sequence[int]] = loop.create_future()
 
         def broken(_: object) -> None:
             raise ZeroDivisionError
 
         commits.append(journal, events(0, 1), lambda count: None, broken)
-        commits.append(journal, events(1, 1), lambda count: None, partial(resolve, found))
-        assert await asyncio.wait_for(found, 5) == [2]
+        commits.append(journal, events(1, 1), lambda count: None, partial(resolve, future))
+        assert await asyncio.wait_for(future, 5) == [2]
         await asyncio.sleep(0)
-        assert [type(one) for one in lost] == [ZeroDivisionError]
+        assert [type(error) for error in errors] == [ZeroDivisionError]
         commits.close()
 
     asyncio.run(story())
@@ -386,10 +386,10 @@ def test_what_does_not_fit_together_is_committed_apart() -> None:
     async def play() -> None:
         journal = Small()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        told: list[int] = []
-        waiting = [appended(commits, journal, events(10 * n, 2), told) for n in range(5)]
-        large = appended(commits, journal, events(100, 4), told)
-        positions = [one for waited in waiting for one in await waited]
+        counts: list[int] = []
+        answers = [appended(commits, journal, events(10 * n, 2), counts) for n in range(5)]
+        large = appended(commits, journal, events(100, 4), counts)
+        positions = [position for answer in answers for position in await answer]
         assert sorted(positions) == list(range(1, 11))
         with pytest.raises(CommitTooLarge):
             await large
@@ -405,17 +405,17 @@ def test_what_may_wait_goes_together() -> None:
         loop = asyncio.get_running_loop()
         journal = MemoryJournal()
         commits = GroupCommit(Together(), loop, ThreadRuntime(), wait=1.0)
-        told: list[int] = []
+        counts: list[int] = []
         start = loop.time()
-        first = appended(commits, journal, events(0, 1), told)
+        first = appended(commits, journal, events(0, 1), counts)
         await asyncio.sleep(0.05)
-        second = appended(commits, journal, events(1, 1), told)
+        second = appended(commits, journal, events(1, 1), counts)
         await asyncio.gather(first, second)
         assert loop.time() - start >= 1.0
         assert (commits.sizes.cumulative[-1], commits.sizes.total) == (1, 2)
         await loop.run_in_executor(None, commits.close)
         patient = GroupCommit(Together(), loop, ThreadRuntime(), wait=600.0)
-        last = appended(patient, journal, events(2, 1), told)
+        last = appended(patient, journal, events(2, 1), counts)
         await loop.run_in_executor(None, patient.close)
         await asyncio.wait_for(last, 60)
 

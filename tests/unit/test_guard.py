@@ -57,9 +57,9 @@ def store() -> Store:
 @pytest.fixture
 def guard(store: Any) -> Iterator[Authorizer]:
     """That looks all the time."""
-    found = Authorizer(store, ThreadRuntime(), poll=0.005)
-    yield found
-    found.close()
+    authorizer = Authorizer(store, ThreadRuntime(), poll=0.005)
+    yield authorizer
+    authorizer.close()
 
 
 def status(guard: Authorizer) -> int:
@@ -76,8 +76,8 @@ def test_no_failure_ends_the_looking(guard: Authorizer, store: Store, error: Exc
     """Meanwhile the known keys work, and what is revoked is noticed when it is over."""
     store.error = error
     store.rows = []
-    seen = store.looks
-    eventually(lambda: store.looks > seen + 3)
+    looks = store.looks
+    eventually(lambda: store.looks > looks + 3)
     assert status(guard) == 200
     assert guard.age > 0.0
     store.error = None

@@ -27,29 +27,29 @@ ROWS = np.eye(3)
 
 
 def _bandit(holdout: Holdout | None, **settings: Any) -> Bandit:
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "policy": DelayedUCB(3, Bernoulli(), floor=0.1),
         "rewards": DefaultAfter("7d"),
         "journal": MemoryJournal(),
     }
-    return Bandit(**(usual | settings), holdout=holdout, seed=1)
+    return Bandit(**(defaults | settings), holdout=holdout, seed=1)
 
 
 def test_a_share_is_held_out_and_marked() -> None:
     """Decisions are marked with their group."""
     bandit = _bandit(Holdout(0.3, "blue"))
     names = ["red", "green", "blue"]
-    made = bandit.decide_many(rows=[ROWS] * 600, actions=names)
-    held = [one for one in made if one.group == "holdout"]
-    assert 130 < len(held) < 230
-    assert {one.source for one in held} == {"holdout"}
-    assert {one.action for one in held} == {"blue"}
-    assert {(one.group, one.source) for one in made} == {
+    decisions = bandit.decide_many(rows=[ROWS] * 600, actions=names)
+    holdout = [decision for decision in decisions if decision.group == "holdout"]
+    assert 130 < len(holdout) < 230
+    assert {decision.source for decision in holdout} == {"holdout"}
+    assert {decision.action for decision in holdout} == {"blue"}
+    assert {(decision.group, decision.source) for decision in decisions} == {
         ("holdout", "holdout"),
         ("bandit", "policy"),
     }
     assert bandit.pending.count == 600
-    assert bandit.entry(held[0].id).decision == held[0]
+    assert bandit.entry(holdout[0].id).decision == holdout[0]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,12 @@ def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:
 def test_overall_propensities_are_how_often_actions_are_taken() -> None:
     """Inverse weights of an action add up to the number of decisions."""
     bandit = _bandit(Holdout(0.4, "first"))
-    made = bandit.decide_many(rows=[ROWS] * 2_000)
-    inverse = [1.0 / one.overall for one in made if one.index == 0 and one.overall is not None]
+    decisions = bandit.decide_many(rows=[ROWS] * 2_000)
+    inverse = [
+        1.0 / decision.overall
+        for decision in decisions
+        if decision.index == 0 and decision.overall is not None
+    ]
     # Each action stands for all decisions, whichever group took it.
     assert sum(inverse) == pytest.approx(2_000, rel=0.1)
 
@@ -94,8 +98,8 @@ def test_all_decisions_of_a_unit_are_in_one_group() -> None:
     for n in range(60):
         decision = bandit.decide({"age": 0.5, "customer": n % 12})
         groups.setdefault(n % 12, set()).add(decision.group)
-    assert all(len(found) == 1 for found in groups.values())
-    assert {one for found in groups.values() for one in found} == {"bandit", "holdout"}
+    assert all(len(names) == 1 for names in groups.values())
+    assert {name for names in groups.values() for name in names} == {"bandit", "holdout"}
     with pytest.raises(InvalidInput, match="has no field 'customer'"):
         bandit.decide({"age": 0.5})
 
@@ -133,15 +137,15 @@ def test_lift_is_what_the_policy_earns_beyond() -> None:
     rng = np.random.default_rng(3)
     for _ in range(60):
         now[0] += 3 * 3_600_000_000
-        for one in bandit.decide_many(rows=[ROWS] * 30):
-            if rng.random() < (0.1, 0.2, 0.7)[one.index]:
-                bandit.observe(one, 1.0)
-    found = bandit.lift()
-    assert found.low > 0
-    assert found.holdout.value == pytest.approx(1 / 3, abs=0.1)
-    assert found.confidence_sequence is not None
-    assert found.baseline == "uniform"
-    assert "baseline='uniform'" in repr(found)
+        for decision in bandit.decide_many(rows=[ROWS] * 30):
+            if rng.random() < (0.1, 0.2, 0.7)[decision.index]:
+                bandit.observe(decision, 1.0)
+    estimate = bandit.lift()
+    assert estimate.low > 0
+    assert estimate.holdout.value == pytest.approx(1 / 3, abs=0.1)
+    assert estimate.confidence_sequence is not None
+    assert estimate.baseline == "uniform"
+    assert "baseline='uniform'" in repr(estimate)
     assert bandit.evaluate("uniform").low < 1 / 3 < bandit.evaluate("uniform").high
 
 

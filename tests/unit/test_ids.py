@@ -27,20 +27,20 @@ NOW = 1_700_000_000_000_000
 @pytest.mark.parametrize("slot", [None, 0, 1, 0xABC, SLOTS - 1])
 def test_an_id_is_a_uuid_of_version_7(slot: int | None) -> None:
     """32 lowercase hex digits that Python's own UUID takes apart in the same way."""
-    made = new_id(NOW, slot)
-    twin = uuid.UUID(hex=made)
-    assert twin.hex == made
-    assert (twin.version, twin.variant) == (7, uuid.RFC_4122)
-    assert twin.int >> 80 == NOW // 1000
+    hex_id = new_id(NOW, slot)
+    parsed = uuid.UUID(hex=hex_id)
+    assert parsed.hex == hex_id
+    assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+    assert parsed.int >> 80 == NOW // 1000
     if slot is not None:
-        assert twin.int >> 64 & 0xFFF == slot
+        assert parsed.int >> 64 & 0xFFF == slot
 
 
 def test_ids_sort_by_time() -> None:
     """A later millisecond gives a greater text, from 1970 to the year 10889."""
     times = [0, 999, 1000, 2000, NOW, NOW + 1000, 2**48 * 1000 - 1]
-    made = [new_id(now) for now in times[1:]]
-    assert made == sorted(made)
+    ids = [new_id(now) for now in times[1:]]
+    assert ids == sorted(ids)
 
 
 def test_ids_are_not_repeated() -> None:
@@ -65,24 +65,24 @@ def test_a_fork_does_not_repeat_ids() -> None:
         "child and os.waitpid(child, 0);"  # the parent prints after the child
         "print(*made)"
     )
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )
-    assert len(ran.stdout.split()) == len(set(ran.stdout.split())) == 2000
+    assert len(process.stdout.split()) == len(set(process.stdout.split())) == 2000
 
 
 def test_threads_do_not_repeat_ids() -> None:
     """Four threads at once draw 20,000 different ones."""
-    made: list[str] = []
+    ids: list[str] = []
     threads = [
-        threading.Thread(target=lambda: made.extend([new_id(NOW, 0) for _ in range(5_000)]))
+        threading.Thread(target=lambda: ids.extend([new_id(NOW, 0) for _ in range(5_000)]))
         for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(made)) == 20_000
+    assert len(set(ids)) == 20_000
 
 
 @pytest.mark.parametrize("slot", [-1, SLOTS, 2**70])
@@ -102,9 +102,9 @@ def test_a_time_that_does_not_fit_is_refused(now: int) -> None:
 def test_the_key_of_an_id_made_here_is_its_own_bytes() -> None:
     """And its slot is the one it was made with."""
     for slot in (0, 5, 0xABC, SLOTS - 1):
-        made = new_id(NOW, slot)
-        assert key_of(made).hex() == made
-        assert slot_of(key_of(made)) == slot
+        hex_id = new_id(NOW, slot)
+        assert key_of(hex_id).hex() == hex_id
+        assert slot_of(key_of(hex_id)) == slot
 
 
 OTHERS = [
@@ -132,7 +132,7 @@ def test_the_key_of_any_other_id_is_its_hash(id: str) -> None:
 
 @given(
     st.text(min_size=1, max_size=40)
-    | st.uuids().map(lambda one: one.hex)
+    | st.uuids().map(lambda value: value.hex)
     | st.binary(min_size=16, max_size=16).map(bytes.hex)
 )
 def test_no_text_has_the_key_of_an_id_that_was_made_here(text: str) -> None:
@@ -174,19 +174,19 @@ BAD_IDS: list[Any] = [None, 7, b"a", "", "x" * 129, "é" * 65, "\ud800", "a\0b",
 @pytest.mark.parametrize("id", BAD_IDS, ids=lambda id: repr(id)[:20])
 def test_anything_else_is_refused(id: Any) -> None:
     """The error carries it, and stays short."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         check_id(id)
-    assert caught.value.value is id
-    assert len(str(caught.value)) < 200
-    str(caught.value).encode()
+    assert error.value.value is id
+    assert len(str(error.value)) < 200
+    str(error.value).encode()
 
 
 def test_an_id_costs_about_a_microsecond() -> None:
     """Far below the cost of a decision; the bound is wide, as machines are busy."""
-    took = []
+    durations = []
     for _ in range(20):
         start = time.perf_counter()
         for _ in range(1000):
             new_id(NOW)
-        took.append(time.perf_counter() - start)
-    assert min(took) / 1000 < 10e-6
+        durations.append(time.perf_counter() - start)
+    assert min(durations) / 1000 < 10e-6

@@ -43,10 +43,10 @@ def test_a_table_with_an_unbounded_entry_is_refused_by_place(value: float) -> No
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e9, 1e30, 1e300, 123_456_789.0])
 def test_the_error_carries_the_value_that_was_given(value: float) -> None:
     """It is the caller's number, not what float32 made of it: 1e300 is not inf."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         as_row([0.0, value], dim=2)
-    assert caught.value.value == value or (math.isnan(value) and math.isnan(caught.value.value))
-    assert str(value) in str(caught.value)
+    assert error.value.value == value or (math.isnan(value) and math.isnan(error.value.value))
+    assert str(value) in str(error.value)
 
 
 def test_the_first_offender_is_the_one_named() -> None:
@@ -75,9 +75,9 @@ def test_many_entries_near_the_bound_are_taken() -> None:
 )
 def test_a_row_of_the_wrong_shape_is_refused_with_its_shape(x: Any) -> None:
     """The message says what was expected, and the error carries what came."""
-    with pytest.raises(InvalidInput, match=r"`x` must be a row of 2 numbers") as caught:
+    with pytest.raises(InvalidInput, match=r"`x` must be a row of 2 numbers") as error:
         as_row(x, dim=2)
-    assert caught.value.value is x
+    assert error.value.value is x
 
 
 def test_a_single_number_is_no_row() -> None:
@@ -89,9 +89,9 @@ def test_a_single_number_is_no_row() -> None:
 @pytest.mark.parametrize("rows", [[1.0, 2.0], [[1.0]], [[[1.0, 2.0]]], 5.0, [], [[1.0, 2.0, 3.0]]])
 def test_a_table_of_the_wrong_shape_is_refused(rows: Any) -> None:
     """A table has two axes and the right number of columns."""
-    with pytest.raises(InvalidInput, match=r"^`rows` ") as caught:
+    with pytest.raises(InvalidInput, match=r"^`rows` ") as error:
         as_rows(rows, dim=2)
-    assert caught.value.value is rows
+    assert error.value.value is rows
 
 
 NOT_NUMBERS: list[Any] = [
@@ -113,9 +113,9 @@ NOT_NUMBERS: list[Any] = [
 @pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
 def test_what_is_not_real_numbers_is_refused(value: Any) -> None:
     """Ragged lists, text, objects, complex numbers and None are refused, never converted."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         as_row(value, dim=2)
-    assert caught.value.value is value
+    assert error.value.value is value
     with pytest.raises(InvalidInput):
         as_rows(value, dim=2)
     with pytest.raises(InvalidInput):
@@ -160,9 +160,9 @@ REFUSED_REWARDS: list[Any] = [
 @pytest.mark.parametrize("y", REFUSED_REWARDS, ids=lambda y: repr(y)[:20])
 def test_a_reward_that_is_no_bounded_number_is_refused(y: Any) -> None:
     """The error carries what was given; text that parses as NaN is refused like NaN."""
-    with pytest.raises(InvalidInput, match="the reward") as caught:
+    with pytest.raises(InvalidInput, match="the reward") as error:
         as_reward(y)
-    assert caught.value.value is y
+    assert error.value.value is y
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_a_bounded_number_is_a_reward(y: Any, expected: float) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e10, -2e9])
 def test_rewards_are_refused_by_index(value: float) -> None:
     """The first bad reward of many is named with its place."""
-    with pytest.raises(InvalidInput, match=r"^y\[1\] must be ") as caught:
+    with pytest.raises(InvalidInput, match=r"^y\[1\] must be ") as error:
         as_rewards([0.0, value, math.nan], 3)
-    assert caught.value.value == value or math.isnan(value)
+    assert error.value.value == value or math.isnan(value)
 
 
 @pytest.mark.parametrize("y", [[1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0, []])
@@ -196,11 +196,11 @@ def test_different_numbers_of_rewards_and_rows_are_refused(y: Any) -> None:
 
 def test_rewards_are_a_copy_in_float64() -> None:
     """Changing the caller's array later does not change what was taken."""
-    given = np.array([1.0, 2.0])
-    taken = as_rewards(given, 2)
-    given[0] = 9.0
-    assert taken.dtype == np.float64
-    assert taken.tolist() == [1.0, 2.0]
+    source = np.array([1.0, 2.0])
+    rewards = as_rewards(source, 2)
+    source[0] = 9.0
+    assert rewards.dtype == np.float64
+    assert rewards.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def test_rewards_are_a_copy_in_float64() -> None:
 )
 def test_what_must_be_positive_is_refused_by_name(value: Any) -> None:
     """The message names the argument; a number too large for a float is refused too."""
-    with pytest.raises(InvalidInput, match=r"^`ridge` must be") as caught:
+    with pytest.raises(InvalidInput, match=r"^`ridge` must be") as error:
         as_positive(value, "ridge")
-    assert caught.value.value is value
+    assert error.value.value is value
 
 
 def test_a_positive_number_becomes_a_float() -> None:
@@ -241,11 +241,9 @@ def test_zero_is_not_negative(value: Any) -> None:
 @pytest.mark.parametrize("value", [-1e-300, -1, math.nan, math.inf, 10**400, "1", b"1", None, [1]])
 def test_what_is_negative_or_no_number_is_refused(value: Any) -> None:
     """The error names and carries it."""
-    with pytest.raises(
-        InvalidInput, match=r"^`mu` must be a finite number of at least 0"
-    ) as caught:
+    with pytest.raises(InvalidInput, match=r"^`mu` must be a finite number of at least 0") as error:
         as_nonnegative(value, "mu")
-    assert caught.value.value is value
+    assert error.value.value is value
 
 
 @pytest.mark.parametrize("value", [0.5, 1e-300, 1.0 - 2.0**-53, Fraction(1, 20), np.float64(0.05)])

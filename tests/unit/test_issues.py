@@ -21,8 +21,8 @@ FIELDS = {"age": Number(18, 90), "country": Category(["AT", "DE"])}
 def made(**settings: object) -> Bandit:
     """Return a bandit whose clock stands still."""
     features = PerArm(["blue", "red"], context=FIELDS)
-    given = {"clock": lambda: NOW, "features": features, "policy": DelayedUCB()} | settings
-    return Bandit(rewards=ConversionsOnly("7d"), **given)  # type: ignore[arg-type]
+    arguments = {"clock": lambda: NOW, "features": features, "policy": DelayedUCB()} | settings
+    return Bandit(rewards=ConversionsOnly("7d"), **arguments)  # type: ignore[arg-type]
 
 
 def found(bandit: Bandit) -> dict[tuple[str, str], Issue]:
@@ -75,8 +75,8 @@ def test_each_is_counted_from_the_first_one_on() -> None:
 
 def test_clocks_may_differ_by_five_minutes_or_as_much_as_is_set() -> None:
     """This applies to rewards, activations, voids and subjects."""
-    usual, wide = made(), made(clock_skew="2h")
-    for bandit, near, far in ((usual, 300, 301), (wide, 7200, 7201)):
+    default, wide = made(), made(clock_skew="2h")
+    for bandit, near, far in ((default, 300, 301), (wide, 7200, 7201)):
         decision = bandit.decide({"age": 41, "country": "AT"}, subject="user-1")
         for seconds in (near, -near):
             at = as_datetime(NOW) + timedelta(seconds=seconds)
@@ -86,9 +86,9 @@ def test_clocks_may_differ_by_five_minutes_or_as_much_as_is_set() -> None:
             with pytest.raises(InvalidInput):
                 bandit.observe(decision, 1.0, part="late", at=at)
         after = as_datetime(NOW) + timedelta(seconds=far)
-        for late in (bandit.activate, bandit.void):
+        for method in (bandit.activate, bandit.void):
             with pytest.raises(InvalidInput, match="ahead of this machine's clock"):
-                late(decision, at=after)
+                method(decision, at=after)
         with pytest.raises(InvalidInput, match="ahead of this machine's clock"):
             bandit.observe_subjects([("user-1", 1.0, "order-1", after)])
         assert found(bandit)["future", ""].count == 4

@@ -33,12 +33,12 @@ def test_it_says_what_its_bandit_is() -> None:
     Bandit(policy=policy, rewards=DefaultAfter("7d", value=0.25), retention="30d", **settings)  # type: ignore[arg-type]
     configured = journal.configured()
     assert configured is not None
-    said = configured.settings
-    assert said["policy"].startswith("DelayedUCB(")
-    assert "floor=0.05" in said["policy"]
-    assert said["names"] == "red: intercept, red: age, blue: intercept, blue: age"
-    assert said["actions"] == "red, blue"
-    rewards, retention = semantics_of(said)
+    description = configured.settings
+    assert description["policy"].startswith("DelayedUCB(")
+    assert "floor=0.05" in description["policy"]
+    assert description["names"] == "red: intercept, red: age, blue: intercept, blue: age"
+    assert description["actions"] == "red, blue"
+    rewards, retention = semantics_of(description)
     assert rewards == DefaultAfter("7d", value=0.25)
     assert retention == 30 * 24 * HOUR
     evaluation = JournalLog.of_journal(journal)
@@ -66,14 +66,14 @@ def test_a_decision_says_who_made_it_and_keeps_its_request() -> None:
     with pytest.warns(match="no"):
         failing.decide(rows=np.eye(2), actions=["red", "blue"], id="fallback")
     table = read_journal(journal)
-    made = {id: SOURCES[table.source[n]] for n, id in enumerate(table.ids)}
-    assert {*made.values()} == {*SOURCES}
-    assert (made["baseline"], made["fallback"]) == ("baseline", "fallback")
-    held = [n for n, id in enumerate(table.ids) if made[id] == "holdout"]
-    assert {table.groups[table.group[n]] for n in held} == {"holdout"}
-    kept = journal.requests(0, table.position.tolist())
-    assert len(kept) == len(table)
-    assert {tuple(KeptRequest.read(one).actions or ()) for one in kept.values()} == {
+    sources = {id: SOURCES[table.source[n]] for n, id in enumerate(table.ids)}
+    assert {*sources.values()} == {*SOURCES}
+    assert (sources["baseline"], sources["fallback"]) == ("baseline", "fallback")
+    holdout = [n for n, id in enumerate(table.ids) if sources[id] == "holdout"]
+    assert {table.groups[table.group[n]] for n in holdout} == {"holdout"}
+    requests = journal.requests(0, table.position.tolist())
+    assert len(requests) == len(table)
+    assert {tuple(KeptRequest.read(data).actions or ()) for data in requests.values()} == {
         ("red", "blue")
     }
 
