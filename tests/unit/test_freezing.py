@@ -194,9 +194,8 @@ def test_a_gaussian_keeps_no_rows() -> None:
     plain.extend(X, y)
     observations.forget(np.arange(1000))
     observations.drop_forgotten()
-    assert (
-        sum(name.startswith("y ") for name in observations.pack()) == 1
-    )  # the block that is not full
+    # The block that is not full.
+    assert sum(name.startswith("y ") for name in observations.pack()) == 1
     actual, expected = (
         Ridge().fit(store, family=Gaussian(), prior=Prior.ridge(3, "auto"))
         for store in (observations, plain)
