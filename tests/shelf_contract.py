@@ -266,8 +266,8 @@ class ShelfContract:
 
 def write_some(pieces: Pieces, partition: int, given: dict[bytes, bytes]) -> None:
     """Write a piece, then the process ends."""
-    named, data = next(iter(given.items()))
-    assert pieces._cells.transact({}, {pieces._piece(partition, named): data}).ok
+    name, data = next(iter(given.items()))
+    assert pieces._cells.transact({}, {pieces._piece(partition, name): data}).ok
     raise KeyboardInterrupt
 
 
@@ -283,7 +283,7 @@ def spoil_piece(
 
 def break_snapshot(cells: Cells, bandit: str, how: str, position: int) -> None:
     """Damage the snapshot of a bandit of one partition in some way."""
-    listed, pieces = cell_name("snapshot", bandit, 0), cell_name("snapshot-piece", bandit, 0, "")
+    head, pieces = cell_name("snapshot", bandit, 0), cell_name("snapshot-piece", bandit, 0, "")
     contents = Pieces(cells, "snapshot", bandit).stored(0).contents
     assert contents is not None
     names = [*cells.scan(pieces)]
@@ -297,7 +297,7 @@ def break_snapshot(cells: Cells, bandit: str, how: str, position: int) -> None:
         "torn": {},
     }
     data = msgspec.msgpack.encode(msgspec.structs.replace(contents, **changes[how]))
-    assert cells.transact({}, {listed: data[:-1] if how == "torn" else data}).ok
+    assert cells.transact({}, {head: data[:-1] if how == "torn" else data}).ok
 
 
 def cells_of(journal: Any) -> Cells:

@@ -173,8 +173,8 @@ def test_blocks_are_few_and_hold_every_decision() -> None:
     shop.bandit.void(shop.ids[400])
     learner = learner_of(shop.bandit)
     weighting_of(learner)._step()
-    counted = float(weighting_of(learner)._blocks._n.sum())
-    assert counted == 598.0
+    total = float(weighting_of(learner)._blocks._n.sum())
+    assert total == 598.0
     assert len(weighting_of(learner)._blocks) <= MANY + 1
 
 

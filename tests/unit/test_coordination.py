@@ -244,8 +244,8 @@ def test_a_hundred_leases_are_renewed_in_one_transaction() -> None:
     cells.transact = lambda *args: calls.append(args) or transact(*args)  # type: ignore
     clock.now += 9_000_000
     assert renew_leases(cells, leases, 10.0) == {*bandits}
-    ((_, puts),) = calls
-    assert len(puts) == 1
+    ((_, writes),) = calls
+    assert len(writes) == 1
     clock.now += 9_000_000
     assert len(leaders(cells, bandits)) == 100
     store.coordination("bandit 7").release_lease("me")

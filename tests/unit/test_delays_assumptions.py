@@ -153,9 +153,9 @@ def test_the_least_sigma_is_the_least() -> None:
     discrete = min_sigma(Uniform(4).tail, 2.0, 1.0, 4)  # at 4, with a tail of 1/5
     assert discrete == pytest.approx(math.sqrt(2.0 / math.log(5.0)))
     i = np.arange(51, 101)
-    for factor, holds in [(1.0 + 1e-9, True), (1.0 - 1e-4, False)]:
+    for factor, is_bound in [(1.0 + 1e-9, True), (1.0 - 1e-4, False)]:
         bound = np.exp(-((i - 50.0) ** 2) / (2.0 * (factor * sigma) ** 2))
-        assert (law.tail(i) <= bound).all() == holds
+        assert (law.tail(i) <= bound).all() == is_bound
 
 
 def test_the_least_sigma_of_samples_is_exact() -> None:
@@ -246,8 +246,8 @@ def test_the_spectral_norm_is_of_the_reversed_product() -> None:
     for seed in range(5):
         p = rng(seed).dirichlet(np.ones(6), 6)
         pi = np.linalg.matrix_power(p, 200)[0]
-        backwards = p.T * pi / pi[:, None]
-        second = np.sort(np.linalg.eigvals(p @ backwards).real)[-2]
+        reverse = p.T * pi / pi[:, None]
+        second = np.sort(np.linalg.eigvals(p @ reverse).real)[-2]
         chain = FiniteChain(p, values=range(6))
         assert chain.params().spectral == pytest.approx(math.sqrt(second))
         assert chain.mean == pytest.approx(pi @ np.arange(6))

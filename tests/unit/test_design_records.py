@@ -32,8 +32,8 @@ def test_a_record_has_status_and_date(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_relations_are_named_in_both_records(name: str) -> None:
     """With the same subject, and only an earlier record is superseded."""
-    for later, subject in linked(name, "Superseded in part by"):
-        assert later > name
-        assert (name, subject) in linked(later, "Supersedes in part")
+    for successor, subject in linked(name, "Superseded in part by"):
+        assert successor > name
+        assert (name, subject) in linked(successor, "Supersedes in part")
     for earlier, subject in linked(name, "Supersedes in part"):
         assert (name, subject) in linked(earlier, "Superseded in part by")

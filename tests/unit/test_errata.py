@@ -134,7 +134,7 @@ def test_an_exponential_delay_is_not_heavy_tailed() -> None:
     ranges = (10**3, 10**4, 10**5)
 
     def needed(law: delays.Law) -> list[float]:
-        return [2.0 * min_sigma(law.tail, law.mean, 0.0, upto) ** 2 for upto in ranges]
+        return [2.0 * min_sigma(law.tail, law.mean, 0.0, horizon) ** 2 for horizon in ranges]
 
     light = needed(Geometric(mean=30))
     assert max(light) < 1.04 * min(light) < 31

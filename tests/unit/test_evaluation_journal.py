@@ -66,9 +66,9 @@ def _play(bandit: Bandit, clock: Clock, rounds: int = 240) -> None:
         id = f"d{n}"
         decision = bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=["red", "blue"], id=id)
         if n % 3 == 0:
-            late = 200 if n % 30 == 0 else 24
+            delay = 200 if n % 30 == 0 else 24
             value = float(rng.random() < (0.7 if decision.action == "red" else 0.3))
-            pending.append((n + late, partial(bandit.observe, id, value)))
+            pending.append((n + delay, partial(bandit.observe, id, value)))
         if n % 21 == 0:
             pending.append((n + 30, partial(bandit.observe, id, 1.0, part="more")))
         if n % 40 == 7:

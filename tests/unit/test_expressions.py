@@ -252,9 +252,9 @@ class TestEnvironments:
         assert as_environment("users")(3).dim == 10
         world = as_environment("fixed(dim=5, n_arms=8, family=Gaussian(0.25))")(3)
         assert (world.dim, world.family) == (5, Gaussian(0.25))
-        same = environments.fixed(3, dim=5, n_arms=8).theta
+        expected = environments.fixed(3, dim=5, n_arms=8).theta
         assert isinstance(world, environments.GLM)
-        assert world.theta.tolist() == same.tolist()
+        assert world.theta.tolist() == expected.tolist()
 
     @pytest.mark.parametrize(
         ("text", "why"),

@@ -15,17 +15,17 @@ HUGE = pytest.param(10**5000, id="huge")  # more digits than Python writes out
 def test_hashed_text_counts_and_numbers_add_their_value() -> None:
     """One context feature alone: its column holds the value with a sign, whatever the action."""
     features = Hashed(64, interactions=False, intercept=False)
-    nothing = features.rows(None, ["a"])
-    assert np.abs(nothing).sum() == 1.0  # the id
-    number = features.rows({"age": 2.5}, ["a"]) - nothing
+    baseline = features.rows(None, ["a"])
+    assert np.abs(baseline).sum() == 1.0  # the id
+    number = features.rows({"age": 2.5}, ["a"]) - baseline
     assert sorted(np.abs(number[0]))[-2:] == [0.0, 2.5]
-    text = features.rows({"age": "2.5"}, ["a"]) - nothing
+    text = features.rows({"age": "2.5"}, ["a"]) - baseline
     assert sorted(np.abs(text[0]))[-2:] == [0.0, 1.0]
     assert np.abs(number).argmax() != np.abs(text).argmax()
     assert (features.rows({"on": True}, ["a"]) == features.rows({"on": 1}, ["a"])).all()
-    assert (features.rows({"on": False}, ["a"]) == nothing).all()
-    assert (features.rows({}, {"a": None}) == nothing).all()
-    assert (features.rows({}, ["b"]) != nothing).any()
+    assert (features.rows({"on": False}, ["a"]) == baseline).all()
+    assert (features.rows({}, {"a": None}) == baseline).all()
+    assert (features.rows({}, ["b"]) != baseline).any()
 
 
 def test_context_and_action_fields_of_one_name_are_different_features() -> None:
@@ -76,9 +76,9 @@ def test_features_that_cancel_in_one_column_add_up_in_one_order() -> None:
     features = Hashed(1, seed=10, intercept=False)
     fields = {"a": 1e8, "b": -1e8, "c": 7e-9}
     rows = {
-        features.rows(dict(context), {"x": dict(own)}).tobytes()
+        features.rows(dict(context), {"x": dict(pairs)}).tobytes()
         for context in itertools.permutations(fields.items())
-        for own in itertools.permutations({"p": 1e8, "q": -1e8}.items())
+        for pairs in itertools.permutations({"p": 1e8, "q": -1e8}.items())
     }
     assert len(rows) == 1
 
@@ -86,11 +86,11 @@ def test_features_that_cancel_in_one_column_add_up_in_one_order() -> None:
 @pytest.mark.parametrize("value", [NAN, INF, -1e9, LARGE, HUGE, None, 1j, [1], b"x"])
 def test_a_value_that_cannot_be_hashed_is_refused_by_its_name(value: Any) -> None:
     """In the context and in an action's record."""
-    for where, context, actions in [
+    for message, context, actions in [
         ("'age' of the context must be", {"age": value}, ["a"]),
         ("'age' of action 'a' must be", {}, {"a": {"age": value}}),
     ]:
-        with pytest.raises(InvalidInput, match=where) as error:
+        with pytest.raises(InvalidInput, match=message) as error:
             Hashed(8).rows(context, actions)  # type: ignore[arg-type]
         reported = error.value.value
         assert reported is value or reported == value
@@ -116,16 +116,16 @@ def test_small_numbers_of_numpy_are_hashed_as_they_are() -> None:
 
 def test_a_long_list_is_refused_without_writing_all_of_it() -> None:
     """The message shows its beginning, and costs no more than that of a short list."""
-    written = 0
+    count = 0
 
     class Item:
         def __repr__(self) -> str:
-            nonlocal written
-            written += 1
+            nonlocal count
+            count += 1
             return "item"
 
     with pytest.raises(
         InvalidInput, match=r"'x' of the context must be .*, got \[item, item, .*\.\.\.$"
     ):
         Hashed(8).rows({"x": [Item()] * 10_000}, ["a"])
-    assert written <= 100
+    assert count <= 100

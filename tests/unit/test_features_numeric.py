@@ -90,13 +90,13 @@ NO_NUMBERS: list[Any] = [NAN, INF, -INF, 1e9, 1e300, LARGE, HUGE, "3", None, 1j,
 def test_a_value_that_is_no_bounded_number_is_refused_by_its_name(value: Any) -> None:
     """The message names the field and whose it is, and the error carries the value."""
     shared = Shared(context=["age", "income"], action=["price", "new"])
-    good = {"age": 1.0, "income": 2.0}
+    valid = {"age": 1.0, "income": 2.0}
     bad_context = {"age": 1.0, "income": value}
     bad_offers = {"blue": OFFERS["blue"], "red": {"price": value, "new": True}}
     per_arm = PerArm(["blue"], context=["age", "income"])
     cases: list[tuple[str, Features, Any, Any]] = [
         ("'income' of the context must be", shared, bad_context, OFFERS),
-        ("'price' of action 'red' must be", shared, good, bad_offers),
+        ("'price' of action 'red' must be", shared, valid, bad_offers),
         ("'income' of the context must be", per_arm, bad_context, ["blue"]),
     ]
     for message, features, context, actions in cases:

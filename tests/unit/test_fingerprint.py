@@ -70,9 +70,9 @@ DIFFERENT: dict[str, Callable[[], Any]] = {
 
 def test_whatever_differs_has_another_fingerprint() -> None:
     """Equal policies have equal fingerprints."""
-    fingerprints = {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    fingerprints = {name: fingerprint(factory()) for name, factory in DIFFERENT.items()}
     assert len(set(fingerprints.values())) == len(DIFFERENT)
-    assert fingerprints == {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    assert fingerprints == {name: fingerprint(factory()) for name, factory in DIFFERENT.items()}
     assert fingerprint(B, 1) != fingerprint(B, 2)
 
 

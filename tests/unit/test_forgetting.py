@@ -284,8 +284,8 @@ def test_a_learner_of_the_service_publishes_by_it(
     end = bandit.journal.end(0)
 
     def learner(holder: str) -> LearningService:
-        make = partial(Fold, policy, Explicit())
-        return LearningService(store.journal(), store.coordination(), make, holder=holder)
+        factory = partial(Fold, policy, Explicit())
+        return LearningService(store.journal(), store.coordination(), factory, holder=holder)
 
     half_lives = []
     for service in (learner("first"), learner("second")):

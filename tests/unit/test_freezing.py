@@ -163,8 +163,8 @@ def test_stored_rows_are_frozen_again_after_the_estimate_moved(family: Family) -
     observations.freeze(np.full(3, 1e-9), most=32, moved=1e-6)
     assert likelihood(observations) is before
     observations.freeze(AT, most=32, moved=1e-6)
-    gone = expanded(X[:16], y[:16], family, np.zeros(3))
-    same(likelihood(observations), gone + expanded(X[16:32], y[16:32], family, AT))
+    dropped = expanded(X[:16], y[:16], family, np.zeros(3))
+    same(likelihood(observations), dropped + expanded(X[16:32], y[16:32], family, AT))
 
 
 @every_family

@@ -38,11 +38,11 @@ def test_it_is_the_integral_over_all_precisions(dim: int) -> None:
         theta = pull / (precision + ridge)
         return GivenPrecision(theta, np.diag(precision + ridge), 0.5 * float(theta @ pull))
 
-    mixed = integrated(solve, 0.3, dim)
-    assert mixed is not None
-    logs = np.linspace(math.log(AUTO_RANGE[0]), math.log(AUTO_RANGE[1]), 4_000)
+    posterior = integrated(solve, 0.3, dim)
+    assert posterior is not None
+    log_ridges = np.linspace(math.log(AUTO_RANGE[0]), math.log(AUTO_RANGE[1]), 4_000)
     weights, means, variances = [], [], []
-    for log in logs:
+    for log in log_ridges:
         solution = solve(math.exp(log))
         weights.append(
             solution.value + 0.5 * dim * log - 0.5 * np.log(precision + math.exp(log)).sum()
@@ -54,8 +54,8 @@ def test_it_is_the_integral_over_all_precisions(dim: int) -> None:
     mean = shares @ np.array(means)
     variance = shares @ (np.array(variances) + np.square(np.array(means) - mean))
     deviation = np.sqrt(variance)
-    np.testing.assert_array_less(np.abs(mixed.mean - mean) / deviation, 0.03)
-    np.testing.assert_allclose(np.sqrt(np.diag(mixed.covariance)), deviation, rtol=0.03)
+    np.testing.assert_array_less(np.abs(posterior.mean - mean) / deviation, 0.03)
+    np.testing.assert_allclose(np.sqrt(np.diag(posterior.covariance)), deviation, rtol=0.03)
 
 
 def test_no_posterior_at_all_changes_nothing() -> None:
