@@ -38,14 +38,14 @@ def run(*arguments: str | Path) -> str:
 def test_a_frame_of_customers(full: bool) -> None:
     """From a third that get the best action to most of them; everybody is settled."""
     weeks, customers = (12, 1_000) if full else (6, 300)
-    said = run(
+    output = run(
         "-W", "error", EXAMPLES / "pandas_batch.py", "--weeks", str(weeks), "--customers",
         str(customers),
     )  # fmt: skip
-    shares = [int(share) for share in re.findall(r"best action for (\d+)%", said)]
+    shares = [int(share) for share in re.findall(r"best action for (\d+)%", output)]
     assert len(shares) == weeks
     assert shares[-1] > max(70, shares[0])
-    bought, not_bought = map(int, re.findall(r"(\d+) bought, (\d+) did not", said)[-1])
+    bought, not_bought = map(int, re.findall(r"(\d+) bought, (\d+) did not", output)[-1])
     assert bought + not_bought == weeks * customers
 
 

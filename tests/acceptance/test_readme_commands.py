@@ -34,9 +34,11 @@ def commands() -> str:
 
 def test_only_old_options_of_curl_are_used() -> None:
     """``--json`` needs curl 7.82."""
-    quoted = re.sub(r"'[^']*'", "", commands().replace("\\\n", " "))
-    used = [one for line in re.findall(r"curl (.*)", quoted) for one in line.split("|")[0].split()]
-    assert {one for one in used if one.startswith("-")} <= OLD
+    unquoted = re.sub(r"'[^']*'", "", commands().replace("\\\n", " "))
+    words = [
+        word for line in re.findall(r"curl (.*)", unquoted) for word in line.split("|")[0].split()
+    ]
+    assert {word for word in words if word.startswith("-")} <= OLD
 
 
 def test_the_commands_work_in_their_order(install: Callable[..., Path], tmp_path: Path) -> None:
@@ -51,19 +53,19 @@ def test_the_commands_work_in_their_order(install: Callable[..., Path], tmp_path
     with subprocess.Popen(
         [shell, "-ec", text], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
-    ) as ran:  # fmt: skip
+    ) as process:  # fmt: skip
         try:
-            assert ran.stdout is not None
-            said = b""
-            while b'"records"' not in said:  # of the last command
-                part = os.read(ran.stdout.fileno(), 65_536)
-                assert part, said.decode()
-                said += part
-            assert ran.wait(60) == 0
+            assert process.stdout is not None
+            output = b""
+            while b'"records"' not in output:  # of the last command
+                part = os.read(process.stdout.fileno(), 65_536)
+                assert part, output.decode()
+                output += part
+            assert process.wait(60) == 0
         finally:
-            os.killpg(ran.pid, signal.SIGTERM)  # the service, too
-    found = said.decode()
-    assert '"status":"accepted"' in found
-    decided = json.loads(found[found.index('{"id"', found.index("accepted")) :])
-    assert decided["decision"]["action"] in ("blue", "red")
-    assert [record["kind"] for record in decided["records"]] == ["decision", "reward"]
+            os.killpg(process.pid, signal.SIGTERM)  # the service, too
+    answers = output.decode()
+    assert '"status":"accepted"' in answers
+    answer = json.loads(answers[answers.index('{"id"', answers.index("accepted")) :])
+    assert answer["decision"]["action"] in ("blue", "red")
+    assert [record["kind"] for record in answer["records"]] == ["decision", "reward"]

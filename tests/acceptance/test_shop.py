@@ -38,8 +38,8 @@ def programs(install: Callable[..., Path]) -> Path:
 
 def test_the_quickstart_of_the_readme(programs: Path) -> None:
     """Every Python block of README.md, with the installed library."""
-    said = run(programs / "python", "-W", "error", ROOT / "tests" / "wheel_smoke.py")
-    assert "Python blocks run" in said
+    output = run(programs / "python", "-W", "error", ROOT / "tests" / "wheel_smoke.py")
+    assert "Python blocks run" in output
 
 
 def test_the_shop_of_the_readme(shop: Shop) -> None:
@@ -47,8 +47,8 @@ def test_the_shop_of_the_readme(shop: Shop) -> None:
     shop.run("init")
     shop.open()
     orders = [shop.decide(f"order-{n}") for n in range(20)] + [shop.decide(FORGOTTEN)]
-    sold = [shop.sell(order) for order in (*orders[:5], FORGOTTEN)]
-    shop.learns(sold, orders)
+    sales = [shop.sell(order) for order in (*orders[:5], FORGOTTEN)]
+    shop.learns(sales, orders)
 
     crowd = Crowd(shop)
     crowd.shops_until_the_service_is_killed()
@@ -56,38 +56,38 @@ def test_the_shop_of_the_readme(shop: Shop) -> None:
     crowd.finds_all_that_was_acknowledged()
     crowd.retries_what_was_not_acknowledged()
     orders += crowd.orders
-    sold += crowd.sold
-    shop.learns(sold, orders)
+    sales += crowd.sold
+    shop.learns(sales, orders)
 
-    for order in sold:  # a feed that is sent twice
+    for order in sales:  # a feed that is sent twice
         shop.sell(order)
-    late = [shop.sell(order) for order in orders[5:15]]  # their sales come after the crash
-    sold += late
-    shop.learns(sold, orders)
+    late_sales = [shop.sell(order) for order in orders[5:15]]  # their sales come after the crash
+    sales += late_sales
+    shop.learns(sales, orders)
 
-    report_says(shop, decisions=len(orders), rewards=len(sold))
+    report_says(shop, decisions=len(orders), rewards=len(sales))
 
     visitors = visits_and_buys(shop, 6)
     orders += visitors
-    sold += visitors[3:]
-    shop.learns(sold, orders)
+    sales += visitors[3:]
+    shop.learns(sales, orders)
 
     for visit in forget(shop, "visitor-2"):
         orders.remove(visit)
-    sold.remove("visit-5")
+    sales.remove("visit-5")
     erase(shop, FORGOTTEN)
     orders.remove(FORGOTTEN)
-    sold.remove(FORGOTTEN)
-    shop.learns(sold, orders)
+    sales.remove(FORGOTTEN)
+    shop.learns(sales, orders)
     shop.close()
-    for gone in (FORGOTTEN, "visitor-2", "visit-2", "visit-5", "purchase-2"):
-        assert files_with(shop.folder, gone) == []
+    for name in (FORGOTTEN, "visitor-2", "visit-2", "visit-5", "purchase-2"):
+        assert files_with(shop.folder, name) == []
     assert files_with(shop.folder, "visitor-1")
 
     shop.open()
     assert shop.story(FORGOTTEN)["state"] == "erased"
     assert "decision" not in shop.story(FORGOTTEN)
-    assert shop.story(late[0])["state"] == "rewarded"
+    assert shop.story(late_sales[0])["state"] == "rewarded"
     shop.close()
 
 
@@ -168,22 +168,22 @@ def visits_and_buys(shop: Shop, count: int) -> list[str]:
     decisions = []
     for n in range(count):
         request = {"id": f"visit-{n}", "subject": f"visitor-{n % 3}", **OFFER}
-        status, found = shop.service.ask("POST", "/v1/offers/decisions", request)
-        assert status == 201, found
+        status, response = shop.service.ask("POST", "/v1/offers/decisions", request)
+        assert status == 201, response
         decisions.append(f"visit-{n}")
     purchases = [
         {"subject": f"visitor-{n}", "value": 1.0, "event_id": f"purchase-{n}"} for n in range(3)
     ]
     for _ in range(2):
-        status, found = shop.service.ask("POST", "/v1/offers/rewards", {"rewards": purchases})
-        assert (status, found) == (202, {"accepted": 3})
+        status, response = shop.service.ask("POST", "/v1/offers/rewards", {"rewards": purchases})
+        assert (status, response) == (202, {"accepted": 3})
     return decisions
 
 
 def forget(shop: Shop, visitor: str) -> list[str]:
     """Erase a visitor, with both visits and the purchase; returns the visits."""
-    status, found = shop.service.ask("DELETE", f"/v1/offers/subjects/{visitor}", None)
-    assert (status, found) == (200, {"decisions": 2})
+    status, response = shop.service.ask("DELETE", f"/v1/offers/subjects/{visitor}", None)
+    assert (status, response) == (200, {"decisions": 2})
     number = int(visitor.removeprefix("visitor-"))
     return [f"visit-{number}", f"visit-{number + 3}"]
 
@@ -248,8 +248,8 @@ class Shop:
 
     def decide(self, order: str) -> str:
         """Decide what to offer; the id of the decision is the order's."""
-        status, found = self.service.ask("POST", "/v1/offers/decisions", {"id": order, **OFFER})
-        assert status == 201, found
+        status, response = self.service.ask("POST", "/v1/offers/decisions", {"id": order, **OFFER})
+        assert status == 201, response
         return order
 
     def sell(self, order: str) -> str:
@@ -259,9 +259,9 @@ class Shop:
 
     def story(self, order: str) -> dict[str, Any]:
         """What the service knows about a decision."""
-        status, found = self.service.ask("GET", f"/v1/offers/decisions/{order}")
-        assert status == 200, found
-        return found
+        status, response = self.service.ask("GET", f"/v1/offers/decisions/{order}")
+        assert status == 200, response
+        return response
 
     def learns(self, sold: list[str], orders: list[str]) -> None:
         """Wait until the bandit has learned these sales of these decisions, each once."""
@@ -279,9 +279,9 @@ class Shop:
 @pytest.fixture
 def shop(programs: Path, tmp_path: Path) -> Iterator[Shop]:
     """A new shop, which is closed in the end."""
-    made = Shop(tmp_path, programs)
+    instance = Shop(tmp_path, programs)
     try:
-        yield made
+        yield instance
     finally:
-        if made._service is not None:
-            made.crash()
+        if instance._service is not None:
+            instance.crash()

@@ -34,8 +34,8 @@ def install_wheel(wheel: Path, extras: tuple[str, ...], folder: Path) -> Path:
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     for extra in extras:
         link_dependencies("belated", extra, site)
-    wanted = f"belated[{','.join(extras)}] @ {wheel.as_uri()}"
-    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", wanted)
+    requirement = f"belated[{','.join(extras)}] @ {wheel.as_uri()}"
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", requirement)
     return programs
 
 
@@ -45,10 +45,10 @@ def link_dependencies(name: str, extra: str, site: Path) -> None:
         required = Requirement(line)
         if required.marker is not None and not required.marker.evaluate({"extra": extra}):
             continue
-        found = distribution(required.name)
-        for entry in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+        installed = distribution(required.name)
+        for entry in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
             if not (site / entry).exists():
-                (site / entry).symlink_to(Path(str(found.locate_file(entry))))
+                (site / entry).symlink_to(Path(str(installed.locate_file(entry))))
         link_dependencies(required.name, "", site)
 
 

@@ -41,8 +41,8 @@ def surface() -> str:
 
 
 def _names(module: ModuleType) -> list[str]:
-    here = [name for name, value in vars(module).items() if _defined_in(value, module.__name__)]
-    return sorted(getattr(module, "__all__", here))
+    defined = [name for name, value in vars(module).items() if _defined_in(value, module.__name__)]
+    return sorted(getattr(module, "__all__", defined))
 
 
 def _defined_in(value: object, module: str) -> bool:
@@ -127,8 +127,8 @@ def _argument(action: argparse.Action) -> str:
         "default": None if action.default is argparse.SUPPRESS else action.default,
         "required": action.required or None,
     }
-    given = [f"{name}={value}" for name, value in facts.items() if value is not None]
-    return f"    {names} {', '.join(given)}".rstrip()
+    settings = [f"{name}={value}" for name, value in facts.items() if value is not None]
+    return f"    {names} {', '.join(settings)}".rstrip()
 
 
 if __name__ == "__main__":

@@ -57,71 +57,71 @@ class Clock:
 
 def history(rng: random.Random, count: int) -> list[Event]:
     """Decisions with all that can happen to them: soon, late, before them, twice and never."""
-    later: list[tuple[float, Event]] = []
+    entries: list[tuple[float, Event]] = []
     subjects = rng.choice([0.0, 0.1, 0.6])  # the share of decisions that are made for one
     for t in range(count):
-        at = START + 7 * t
-        id = new_id(at) if rng.random() < 0.9 else f"own-{t}"
+        time = START + 7 * t
+        id = new_id(time) if rng.random() < 0.9 else f"own-{t}"
         x = np.array([rng.gauss(0, 1) for _ in range(DIM)], dtype=np.float32)
         mean, model = rng.choice([0.0, 0.2, 0.9]), rng.choice([0, 7, 300, 1 << 20, 1 << 40])
         names: list[int | str] = [0, 3, 200, "a", "blau", "grün", "x" * 40, ""]
         action = rng.choice(names)
-        made = Decision(id, at, action, rng.choice([0, 1, 300]), x, mean, 0.5, model)
+        decision = Decision(id, time, action, rng.choice([0, 1, 300]), x, mean, 0.5, model)
         if rng.random() < 0.1:
-            odd: dict[str, Any] = {
+            changes: dict[str, Any] = {
                 "activated": False, "source": "baseline", "group": "g", "overall": 0.4,
                 "means": (0.1, 0.2), "at_us": 1 << 62,
             }  # fmt: skip
-            name = rng.choice(sorted(odd))
-            made = msgspec.structs.replace(made, **{name: odd[name]})
-        later.append((t, made))
+            name = rng.choice(sorted(changes))
+            decision = msgspec.structs.replace(decision, **{name: changes[name]})
+        entries.append((t, decision))
         for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3])):
-            when = t + rng.choice([-5.0, 0.5, 1.5, 30.5, 200.5])
+            due = t + rng.choice([-5.0, 0.5, 1.5, 30.5, 200.5])
             part, revision = rng.choice(["", "", "", "b"]), rng.choice([0, 0, 0, 1])
             value = rng.choice([0.0, 1.0, 1.0, 0.25, 2.0, float("nan")])
-            told: Event = Reward(id, at + 3, value, part, revision, rng.choice(["", "key"]))
+            report: Event = Reward(id, time + 3, value, part, revision, rng.choice(["", "key"]))
             kind = rng.random()
             if kind < 0.05:
-                told = Void(id, at)
+                report = Void(id, time)
             elif kind < 0.1:
-                told = Activation(id, at)
+                report = Activation(id, time)
             elif kind < 0.15:
-                told = made
+                report = decision
             elif kind < 0.2:
-                told = Decision(id, at, 0, 0, -x, mean, 0.5, 1)
-            later.append((when, told))
+                report = Decision(id, time, 0, 0, -x, mean, 0.5, 1)
+            entries.append((due, report))
         if rng.random() < subjects:
             subject = f"user-{rng.randrange(9)}" if rng.random() < 0.9 else "Jörg"
             for _ in range(rng.choice([1, 1, 1, 2])):  # a second one may name another subject
-                when = t + rng.choice([0.1, 0.1, 0.1, 20.2])
-                later.append((when, SubjectDecision(subject, at, id)))
+                due = t + rng.choice([0.1, 0.1, 0.1, 20.2])
+                entries.append((due, SubjectDecision(subject, time, id)))
                 subject = rng.choice([subject, "user-0"])
             for _ in range(rng.choice([0, 1, 1, 2])):
-                when, happened = t + rng.choice([-5.0, 0.6, 9.5, 90.5]), at + rng.randint(-9, 99)
+                due, occurred = t + rng.choice([-5.0, 0.6, 9.5, 90.5]), time + rng.randint(-9, 99)
                 value, name = rng.choice([0.0, 1.0, 0.5, 2.0]), f"order-{rng.randrange(99)}"
-                told = SubjectReward(subject, happened, value, name, rng.choice(["", "key"]))
-                later.append((when, told))
+                report = SubjectReward(subject, occurred, value, name, rng.choice(["", "key"]))
+                entries.append((due, report))
         if rng.random() < 0.05:
-            later.append((t, Reward(new_id(at), at, 1.0)))  # whose decision never comes
+            entries.append((t, Reward(new_id(time), time, 1.0)))  # whose decision never comes
         if rng.random() < 0.02:
-            later.append((t, Settled(0, at)))
+            entries.append((t, Settled(0, time)))
         if rng.random() < 0.01:
-            later.append((t, ModeChanged(at, rng.choice(["learn", "freeze", "off"]))))
+            entries.append((t, ModeChanged(time, rng.choice(["learn", "freeze", "off"]))))
         if rng.random() < 0.01:
             action, change = rng.choice("ab"), rng.choice(["pause", "resume", "retire"])
-            later.append((t, ActionChanged(at, action, change)))
+            entries.append((t, ActionChanged(time, action, change)))
         if rng.random() < 0.01:
-            later.append((t, ModelChosen(at, 0, reason="the newest again")))
+            entries.append((t, ModelChosen(time, 0, reason="the newest again")))
         if rng.random() < 0.01:
-            later.append((t, Configured(at, {"window": "7d"})))
-    later.sort(key=lambda one: one[0])
-    return [event for _, event in later]
+            entries.append((t, Configured(time, {"window": "7d"})))
+    entries.sort(key=lambda entry: entry[0])
+    return [event for _, event in entries]
 
 
 def undo(rng: random.Random, journal: Journal, events: list[Event]) -> None:
     """Some rewards are retracted, and a decision is erased."""
-    made = [event for event in events if isinstance(event, Decision)]
-    journal.append([Erased(erased_key_of(rng.choice(made).id), START, "asked", "me")])
+    decisions = [event for event in events if isinstance(event, Decision)]
+    journal.append([Erased(erased_key_of(rng.choice(decisions).id), START, "asked", "me")])
     journal.append([Retracted(0, START, START + 100, START + 900, "key")])
 
 
@@ -131,13 +131,13 @@ def folded(
     """What a journal comes to with kernels, or without."""
 
     def fold(kernels: PageKernels | None) -> Fold:
-        found = Fold(
+        result = Fold(
             policy, rewards, retention=retention, tuning=Tuning(page=page, bulk=1, dropped=4)
         )
         with mock.patch.object(module, "kernels_for", return_value=kernels):
-            found.begin(journal)
-            found.catch_up(journal)
-        return found
+            result.begin(journal)
+            result.catch_up(journal)
+        return result
 
     return fold
 
@@ -155,27 +155,35 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
     assert (one.positions, one.version, one.mode) == (other.positions, other.version, other.mode)
     assert one.head == other.head
     assert same_sums(one, other, 1e-12)
-    first, second = one.learner, other.learner
-    for learner in (first, second):
+    left, right = one.learner, other.learner
+    for learner in (left, right):
         assert learner.observed.n == learner.model.n  # what waits is summed
-    one_sums, other_sums = first.weighting, second.weighting
-    np.testing.assert_allclose(one_sums.pending.matrix, other_sums.pending.matrix, atol=1e-9)
-    assert one_sums.pending.count == other_sums.pending.count
-    np.testing.assert_allclose(one_sums.counted, other_sums.counted, atol=1e-9)
+    left_sums, right_sums = left.weighting, right.weighting
+    np.testing.assert_allclose(left_sums.pending.matrix, right_sums.pending.matrix, atol=1e-9)
+    assert left_sums.pending.count == right_sums.pending.count
+    np.testing.assert_allclose(left_sums.counted, right_sums.counted, atol=1e-9)
     for name in ("n", "pending", "decisions"):
-        assert getattr(first.model, name) == getattr(second.model, name)
-    np.testing.assert_allclose(first.model.theta, second.model.theta, atol=near)
-    for mine, theirs in zip(one.ledgers.values(), other.ledgers.values(), strict=True):
-        assert list(mine.pending()) == list(theirs.pending())
-        assert (mine.due, mine.watermark) == (theirs.due, theirs.watermark)
+        assert getattr(left.model, name) == getattr(right.model, name)
+    np.testing.assert_allclose(left.model.theta, right.model.theta, atol=near)
+    for left_ledger, right_ledger in zip(one.ledgers.values(), other.ledgers.values(), strict=True):
+        assert list(left_ledger.pending()) == list(right_ledger.pending())
+        assert (left_ledger.due, left_ledger.watermark) == (
+            right_ledger.due,
+            right_ledger.watermark,
+        )
         for column in ("crc", "position", "reward_at", "reward_recorded", "flags"):
-            np.testing.assert_array_equal(mine._table.column(column), theirs._table.column(column))
+            np.testing.assert_array_equal(
+                left_ledger._table.column(column), right_ledger._table.column(column)
+            )
         # Of an estimated variance, which is a sum: in another order it is rounded otherwise.
-        assert mine._subjects.histories == theirs._subjects.histories
-        assert +mine._subjects.reporters == +theirs._subjects.reporters
-        assert mine._subjects.rewards == theirs._subjects.rewards
-        weights, others = mine._table.column("weight"), theirs._table.column("weight")
-        np.testing.assert_allclose(weights, others, rtol=1e-12)
+        assert left_ledger._subjects.histories == right_ledger._subjects.histories
+        assert +left_ledger._subjects.reporters == +right_ledger._subjects.reporters
+        assert left_ledger._subjects.rewards == right_ledger._subjects.rewards
+        weights, other_weights = (
+            left_ledger._table.column("weight"),
+            right_ledger._table.column("weight"),
+        )
+        np.testing.assert_allclose(weights, other_weights, rtol=1e-12)
     for id in ids:
         assert one.entry(id) == other.entry(id)
 
@@ -206,12 +214,12 @@ def run(seed: int, journal: Journal, kernels: PageKernels, clock: Clock) -> Fold
     ids = {event.id for event in events if isinstance(event, Decision | Reward)}
     check_same(rules, columns, ids)
     # What the kernel has taken can be revised, retracted and settled by the rules.
-    more: list[Event] = []
+    extra_events: list[Event] = []
     for id in sorted(ids):
-        more += [Reward(id, START, 0.5, "", 2)] * (rng.random() < 0.3)
-        more += [Void(id, START)] * (rng.random() < 0.1)
+        extra_events += [Reward(id, START, 0.5, "", 2)] * (rng.random() < 0.3)
+        extra_events += [Void(id, START)] * (rng.random() < 0.1)
     clock.now += 10_000
-    journal.append([*more, *history(rng, 20), Settled(0, clock.now)])
+    journal.append([*extra_events, *history(rng, 20), Settled(0, clock.now)])
     rules.catch_up(journal)
     with mock.patch.object(module, "kernels_for", return_value=kernels):
         columns.catch_up(journal)

@@ -111,29 +111,29 @@ ALIASES: tuple[Callable[[str, random.Random], str], ...] = (
 
 def ids_of(rng: random.Random) -> list[str]:
     """A few ids: one, its aliases, aliases of these, and perhaps an unrelated one."""
-    found = [rng.choice(FRESH)(rng)]
-    while len(found) < 3:
+    ids = [rng.choice(FRESH)(rng)]
+    while len(ids) < 3:
         make = rng.choice(ALIASES)
-        one = rng.choice(FRESH)(rng) if rng.random() < 0.15 else make(rng.choice(found), rng)
+        id = rng.choice(FRESH)(rng) if rng.random() < 0.15 else make(rng.choice(ids), rng)
         try:
-            found.append(check_id(one))
+            ids.append(check_id(id))
         except InvalidInput:  # too long, or nothing is left of it
             continue
-    return found
+    return ids
 
 
 def event_of(id: str, now: int, rng: random.Random) -> Event:
     """Anything that can be said of an id."""
-    kind, at = rng.random(), rng.randint(0, 2)
+    kind, moment = rng.random(), rng.randint(0, 2)
     if kind < 0.4:
         index = rng.randint(0, 1)
-        return Decision(id, at, index, index, ROW, 0.5, 0.5, 1, activated=rng.random() < 0.8)
+        return Decision(id, moment, index, index, ROW, 0.5, 0.5, 1, activated=rng.random() < 0.8)
     if kind < 0.75:
         value, part = rng.choice([0.0, 1.0, 0.5, -0.0, 9.0]), rng.choice(["", "", "a", id[:20]])
-        return Reward(id, at, value, part, rng.choice([0, 0, 1]))
+        return Reward(id, moment, value, part, rng.choice([0, 0, 1]))
     if kind < 0.83:
-        return Activation(id, at)
-    return Void(id, at) if kind < 0.9 else Settled(0, now - rng.choice([0, 1, 4]))
+        return Activation(id, moment)
+    return Void(id, moment) if kind < 0.9 else Settled(0, now - rng.choice([0, 1, 4]))
 
 
 def check_case(number: int) -> int:
@@ -151,28 +151,28 @@ def check_case(number: int) -> int:
     assert len({key_of(id) for id in ids}) == len(ids), f"case {number}: two of {ids} share a key"
     now = [rng.choice([1, 100, 3_000])]  # near the time that ids of 1970 tell
     journal = MemoryJournal(clock=lambda: now[0])
-    live, kept = _ledger(rewards, retention), _ledger(rewards, retention)
+    live, saved = _ledger(rewards, retention), _ledger(rewards, retention)
     for _ in range(rng.randint(3, 8)):
         now[0] += rng.choice([0, 0, 1, 2, 5])
         (position,) = journal.append([event_of(rng.choice(ids), now[0], rng)])
         (record,) = journal.read(0, position - 1, 1)
-        statuses = live.fold(record), kept.fold(record)
+        statuses = live.fold(record), saved.fold(record)
         assert statuses[0] == statuses[1], f"case {number}: {record} is {statuses}"
         restored = _ledger(rewards, retention)
-        unpack(restored, pack(kept))
-        kept = restored
+        unpack(restored, pack(saved))
+        saved = restored
     records = journal.read(0, 0, 100)
     replayed = _ledger(rewards, retention)
-    for one in records:
-        replayed.fold(Record(0, one.position, one.recorded, decode(encode(one.event))))
+    for stored in records:
+        replayed.fold(Record(0, stored.position, stored.recorded, decode(encode(stored.event))))
     oracle = Oracle(records, rewards=rewards, retention=retention, min_reward=-1.0, max_reward=1.0)
     entries = oracle.entries
-    known = {id: _shown(entries.get(id)) for id in ids}
-    for what, ledger in (("live", live), ("from snapshots", kept), ("replayed", replayed)):
-        assert {id: _shown(ledger.entry(id)) for id in ids} == known, f"case {number}: {what}"
-        assert ledger.counts == list(oracle.counts.values()), f"case {number}: {what}"
-        assert +ledger.counters == +live.counters, f"case {number}: {what}"
-        assert ledger.digest == live.digest, f"case {number}: {what}"
+    expected = {id: _shown(entries.get(id)) for id in ids}
+    for name, ledger in (("live", live), ("from snapshots", saved), ("replayed", replayed)):
+        assert {id: _shown(ledger.entry(id)) for id in ids} == expected, f"case {number}: {name}"
+        assert ledger.counts == list(oracle.counts.values()), f"case {number}: {name}"
+        assert +ledger.counters == +live.counters, f"case {number}: {name}"
+        assert ledger.digest == live.digest, f"case {number}: {name}"
     return len(records)
 
 
@@ -200,8 +200,8 @@ def _shown(one: DecisionStatus | Outcome | None) -> tuple[object, ...] | None:
 
 def check_share(share: tuple[int, int]) -> int:
     """Check some cases, by the first and their number; returns how many events they had."""
-    first, count = share
-    return sum(check_case(number) for number in range(first, first + count))
+    start, count = share
+    return sum(check_case(number) for number in range(start, start + count))
 
 
 def check_all(cases: int, first: int = 0) -> str:

@@ -56,14 +56,16 @@ from tests.simulator.oracle import Oracle
 
 def theta_of(policy: Policy, oracles: Sequence[Oracle]) -> Vector:
     """A converged fit of what the oracles say was learned, from nothing."""
-    learned = [one for oracle in oracles for one in oracle.learned]
-    seen = Observations(policy.dim)
-    if learned:
-        values = np.array([one.value for one in learned], dtype=np.float64)
+    outcomes = [outcome for oracle in oracles for outcome in oracle.learned]
+    observations = Observations(policy.dim)
+    if outcomes:
+        values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
         support = policy.family.support
-        seen.extend([one.decision.x for one in learned], np.clip(values, *_ends(support)))
+        observations.extend(
+            [outcome.decision.x for outcome in outcomes], np.clip(values, *_ends(support))
+        )
     estimate = policy.estimator.fit(
-        seen, family=policy.family, prior=policy.start, start=policy.start.mean, polish=True
+        observations, family=policy.family, prior=policy.start, start=policy.start.mean, polish=True
     )
     return estimate.theta
 
@@ -74,7 +76,7 @@ def _ends(support: Any) -> tuple[float, float]:
 
 def assert_as_the_oracle_says(fold: Fold, oracles: Sequence[Oracle]) -> None:
     """States, pending decisions, and an estimate of the values it says were learned."""
-    counts = {state: sum(one.counts[state] for one in oracles) for state in fold.counts}
+    counts = {state: sum(oracle.counts[state] for oracle in oracles) for state in fold.counts}
     assert fold.counts == counts
     pending = {key_of(id) for oracle in oracles for id in oracle.pending}
     assert {key for ledger in fold.ledgers.values() for key, _ in ledger.pending()} == pending
@@ -109,9 +111,9 @@ class Lives(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.journal = MemoryJournal(partitions=partitions, clock=self.clock)
         # Ids from the system's randomness would make failures impossible to repeat.
-        made = (blake2b(b"%d" % n, digest_size=16).hexdigest() for n in count())
+        new_ids = (blake2b(b"%d" % n, digest_size=16).hexdigest() for n in count())
         # Forgotten decisions leave at once.
-        self.tuning = Tuning(new_id=lambda *_: next(made), dropped=2)
+        self.tuning = Tuning(new_id=lambda *_: next(new_ids), dropped=2)
         self.bandits = [self.open() for _ in range(2)]
         self.ids: list[str] = [*NAMES]
         self.rng = np.random.default_rng(0)

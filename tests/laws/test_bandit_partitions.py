@@ -53,7 +53,7 @@ def test_the_number_of_partitions_does_not_show(
     steps: list[tuple[str, str, float, int]], rewards: Rewards
 ) -> None:
     """The same calls at 1, 2 and 16 partitions: same digest, states and estimate."""
-    made = []
+    bandits = []
     for partitions in (1, 2, 16):
         clock = ManualClock()
         journal = MemoryJournal(partitions=partitions, clock=clock)
@@ -61,26 +61,26 @@ def test_the_number_of_partitions_does_not_show(
         uniform = Settings(Uniform(DIM, Bernoulli()), rewards, None)
         bandit = uniform.open(journal, clock)
         bandit._rng = np.random.default_rng(5)
-        for what, name, value, wait in steps:
-            clock.now += wait
-            if what == "decide":
-                bandit.decide(rows=rows_of(name), id=name, activated=wait % 4 > 0)
-            elif what == "observe":
+        for verb, name, value, pause in steps:
+            clock.now += pause
+            if verb == "decide":
+                bandit.decide(rows=rows_of(name), id=name, activated=pause % 4 > 0)
+            elif verb == "observe":
                 try:
                     bandit.observe(name, value)
                 except RewardConflict:
-                    bandit.observe(name, value, revision=wait + 1)
-            elif what == "activate":
+                    bandit.observe(name, value, revision=pause + 1)
+            elif verb == "activate":
                 bandit.activate(name)
-            elif what == "void":
+            elif verb == "void":
                 bandit.void(name)
             else:
                 bandit.settle()
         clock.now += 1000
         bandit.settle()
-        made.append(bandit)
-    first = made[0]
-    for other in made[1:]:
+        bandits.append(bandit)
+    first = bandits[0]
+    for other in bandits[1:]:
         assert other.digest == first.digest
         assert other.decision_counts == first.decision_counts
         assert [other.entry(name).state for name in NAMES] == [
@@ -109,15 +109,15 @@ def test_features_may_grow_at_any_time(
     clock = ManualClock()
     journal = MemoryJournal(partitions=partitions, clock=clock)
     features = PerArm(["arm 0"], context=1)
-    how = Settings(
+    setup = Settings(
         DelayedUCB(features.dim, family).bound_to(features), Explicit(span(60)), span(90)
     )
 
     def opened() -> Bandit:
         return Bandit(
-            policy=how.policy,
-            rewards=how.rewards,
-            retention=how.retention,
+            policy=setup.policy,
+            rewards=setup.rewards,
+            retention=setup.retention,
             journal=journal,
             features=features,
             clock=clock,
@@ -142,13 +142,13 @@ def test_features_may_grow_at_any_time(
             if step == "grow":
                 features = features.with_actions([f"arm {len(features.actions)}"])
                 policy = DelayedUCB(features.dim, family).bound_to(features)
-                how = replace(how, policy=policy, features=features)
+                setup = replace(setup, policy=policy, features=features)
             before, bandit = bandit, opened()
             assert bandit.digest == before.digest
             assert bandit.decision_counts == before.decision_counts
-            known = before.policy.blocks
+            blocks = before.policy.blocks
             np.testing.assert_allclose(
-                bandit.estimate.theta[:known], before.estimate.theta, atol=1e-8
+                bandit.estimate.theta[:blocks], before.estimate.theta, atol=1e-8
             )
-            np.testing.assert_allclose(bandit.estimate.theta[known:], 0.0, atol=1e-12)
-        assert_same(bandit._fold, how.fold(journal))
+            np.testing.assert_allclose(bandit.estimate.theta[blocks:], 0.0, atol=1e-12)
+        assert_same(bandit._fold, setup.fold(journal))

@@ -79,7 +79,7 @@ def run(
 
     bandit, rng = opened(), np.random.default_rng(5)
     chosen: list[object] = []
-    due: list[tuple[int, str, float]] = []
+    pending: list[tuple[int, str, float]] = []
     for number in range(ROUNDS):
         clock.now += 1_000_000
         age = rng.random()
@@ -87,8 +87,8 @@ def run(
         decision = bandit.decide(visitor, id=f"order {number}")
         chosen.append((decision.action, round(decision.propensity, 9)))
         mean = 0.2 + 0.6 * age * (decision.action == "call")
-        due.append((number + rng.geometric(0.05), decision.id, float(rng.random() < mean)))
-        for _, id, value in [one for one in due if one[0] == number]:
+        pending.append((number + rng.geometric(0.05), decision.id, float(rng.random() < mean)))
+        for _, id, value in [entry for entry in pending if entry[0] == number]:
             if value or not isinstance(rewards, ConversionsOnly):
                 bandit.observe(id, value)
             if rng.random() < 0.1:
@@ -106,16 +106,18 @@ def test_blocks_equal_no_blocks(name: str, tmp_path: Path) -> None:
     """The same choices, estimates and intervals, to rounding."""
     rewards, policy = CASES[name]
     kinds = (PerArm, Unblocked)
-    (found, bandit), (expected, other) = (
+    (regret, bandit), (expected, plain) = (
         run(kind(ACTIONS, context=CONTEXT), rewards, policy, tmp_path / f"{n}.db")
         for n, kind in enumerate(kinds)
     )
-    with bandit, other:
-        assert found == expected
-        one, two = bandit.estimate, other.estimate
-        np.testing.assert_allclose(one.mean.ravel(), two.mean, rtol=1e-9, atol=1e-9)
-        for mine, theirs in zip(one.coefficients(), two.coefficients(), strict=True):
-            assert mine["sd"] == pytest.approx(theirs["sd"], rel=1e-9)
+    with bandit, plain:
+        assert regret == expected
+        left, right = bandit.estimate, plain.estimate
+        np.testing.assert_allclose(left.mean.ravel(), right.mean, rtol=1e-9, atol=1e-9)
+        for blocked_entry, plain_entry in zip(
+            left.coefficients(), right.coefficients(), strict=True
+        ):
+            assert blocked_entry["sd"] == pytest.approx(plain_entry["sd"], rel=1e-9)
         assert len(bandit.entry("order 7").decision.x) == 1 + DIM // 3  # type: ignore[union-attr]
 
 
@@ -133,17 +135,17 @@ def test_sums_of_partitions_in_blocks_equal_those_without(family: Family) -> Non
             FrozenSums.read(FrozenSums.of(table[n::4], y[n::4], family, theta).pack(), shape)
             for n in range(4)
         ]
-        nothing = FrozenSums.read(FrozenSums.zero(shape).pack(), shape)
-        merged = sum(parts, nothing) - parts[3]
+        zero = FrozenSums.read(FrozenSums.zero(shape).pack(), shape)
+        merged = sum(parts, zero) - parts[3]
         estimates.append(
-            tuple(merged_estimate(policy, [(sums, theta)]) for sums in (merged, merged + nothing))
+            tuple(merged_estimate(policy, [(sums, theta)]) for sums in (merged, merged + zero))
         )
-    (one, same), (other, _) = estimates
-    assert one.n == other.n == same.n == 150
-    np.testing.assert_allclose(one.theta.ravel(), other.theta, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(one.theta, same.theta, rtol=0, atol=0)
-    for mine, theirs in zip(one.coefficients(), other.coefficients(), strict=True):
-        assert mine["sd"] == pytest.approx(theirs["sd"], rel=1e-9)
+    (blocked, repeated), (plain, _) = estimates
+    assert blocked.n == plain.n == repeated.n == 150
+    np.testing.assert_allclose(blocked.theta.ravel(), plain.theta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(blocked.theta, repeated.theta, rtol=0, atol=0)
+    for coefficient, reference in zip(blocked.coefficients(), plain.coefficients(), strict=True):
+        assert coefficient["sd"] == pytest.approx(reference["sd"], rel=1e-9)
 
 
 def test_the_store_of_a_block_is_what_it_would_be_alone() -> None:
@@ -160,6 +162,6 @@ def test_the_store_of_a_block_is_what_it_would_be_alone() -> None:
     assert (first.n_by_block() + second.n_by_block()).sum() <= (first + second).n == 88
     for block in range(3):
         part = Joined([first, second]).of_block(block)
-        found = quadratic_at(part, Bernoulli(), np.full(4, 0.2))
-        np.testing.assert_allclose(found.information, whole.information[block], rtol=1e-9)
-        np.testing.assert_allclose(found.pull, whole.pull[block], rtol=1e-9, atol=1e-9)
+        quadratic = quadratic_at(part, Bernoulli(), np.full(4, 0.2))
+        np.testing.assert_allclose(quadratic.information, whole.information[block], rtol=1e-9)
+        np.testing.assert_allclose(quadratic.pull, whole.pull[block], rtol=1e-9, atol=1e-9)

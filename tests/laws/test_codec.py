@@ -74,13 +74,13 @@ def _bits(value: Any) -> Any:
 def test_every_event_survives_the_codec(event: Event) -> None:
     """All fields come back with the same bits, and are written as the same bytes."""
     data = encode(event)
-    twin = decode(data)
-    assert type(twin) is type(event)
+    decoded = decode(data)
+    assert type(decoded) is type(event)
     for name in event.__struct_fields__:
-        assert _bits(getattr(twin, name)) == _bits(getattr(event, name))
-    assert encode(twin) == data
-    assert twin == event
-    assert hash(twin) == hash(event)
+        assert _bits(getattr(decoded, name)) == _bits(getattr(event, name))
+    assert encode(decoded) == data
+    assert decoded == event
+    assert hash(decoded) == hash(event)
 
 
 few = st.sampled_from([0.0, -0.0, 1.0, float("nan")])
@@ -147,7 +147,7 @@ def test_any_message_is_read_or_refused(fields: list[Any], kind: Any) -> None:
 @given(events, st.data())
 def test_damaged_events_are_read_or_refused(event: Event, data: st.DataObject) -> None:
     """Bytes that were changed, cut out or put in."""
-    whole = encode(event)
-    start = data.draw(st.integers(0, len(whole)))
-    stop = data.draw(st.integers(start, min(len(whole), start + 3)))
-    _reads_or_refuses(whole[:start] + data.draw(st.binary(max_size=3)) + whole[stop:])
+    encoded = encode(event)
+    start = data.draw(st.integers(0, len(encoded)))
+    stop = data.draw(st.integers(start, min(len(encoded), start + 3)))
+    _reads_or_refuses(encoded[:start] + data.draw(st.binary(max_size=3)) + encoded[stop:])

@@ -46,32 +46,32 @@ def seeds(request: pytest.FixtureRequest) -> range:
 
 def test_columns_come_to_what_the_rules_make_of_them(seeds: range, compiled: PageKernels) -> None:
     """In memory: whatever the events, the family, the semantics and the pages."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for seed in seeds:
         clock = Clock()
         columns = run(seed, MemoryJournal(clock=clock), compiled, clock)
         for status, count in columns.counters.items():
-            seen[status] = seen.get(status, 0) + count
+            counts[status] = counts.get(status, 0) + count
     expected = {"decided", "rewarded", "late", "revised", "unmatched", "duplicate", "voided"}
     expected |= {"conflict", "invalid", "expired", "switched", "activated"}
-    assert expected | {"assigned", "credited", "orphaned"} <= set(seen)
+    assert expected | {"assigned", "credited", "orphaned"} <= set(counts)
 
 
 def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
     """Nearly everything in most journals, though it must leave much of these histories."""
     clock, rng = Clock(), random.Random(5)
     journal = MemoryJournal(clock=clock)
-    plain: list[Event] = []
+    events: list[Event] = []
     for t in range(300):
         x = np.array([rng.gauss(0, 1) for _ in range(DIM)], dtype=np.float32)
         id = new_id(START + t)
         source = get_args(Source)[t % 4]
         group, overall = [("", None), ("bandit", 0.4), ("holdout", 0.0)][t % 3]
-        made = Decision(
+        decision = Decision(
             id, START, "a", 0, x, 0.5, 1.0, t, source=source, group=group, overall=overall
         )
-        plain += [made, Reward(id, START, 1.0)]
-    journal.append(plain)
+        events += [decision, Reward(id, START, 1.0)]
+    journal.append(events)
     fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
     with (
         mock.patch.object(module, "kernels_for", return_value=compiled),
@@ -88,9 +88,9 @@ def test_the_kernel_takes_plain_records_of_subjects(compiled: PageKernels) -> No
     """
     journal, x = MemoryJournal(clock=Clock()), np.ones(DIM, dtype=np.float32)
     for t in range(300):
-        made = Decision(new_id(START + t), START + t, "a", 0, x, 0.5, 1.0, t)
+        decision = Decision(new_id(START + t), START + t, "a", 0, x, 0.5, 1.0, t)
         reward = SubjectReward(f"user-{t % 99}", START + t, 1.0, f"order-{t}")
-        journal.append([made, SubjectDecision(reward.subject, START + t, made.id), reward])
+        journal.append([decision, SubjectDecision(reward.subject, START + t, decision.id), reward])
     fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
     with (
         mock.patch.object(module, "kernels_for", return_value=compiled),
@@ -107,8 +107,8 @@ def test_a_source_that_is_not_known_is_left_to_the_rules(compiled: PageKernels) 
     journal = MemoryJournal(clock=Clock())
     x = np.ones(DIM, dtype=np.float32)
     for source in ("policy", "polecat"):
-        made = Decision(new_id(START), START, "a", 0, x, 0.5, 1.0, 0, source=source)  # type: ignore[arg-type]
-        journal.append([made])
+        decision = Decision(new_id(START), START, "a", 0, x, 0.5, 1.0, 0, source=source)  # type: ignore[arg-type]
+        journal.append([decision])
     fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
     with (
         mock.patch.object(module, "kernels_for", return_value=compiled),

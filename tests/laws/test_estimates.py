@@ -47,9 +47,9 @@ def problems(draw: st.DrawFn, family: Family, least: int = 0) -> Problem:
 
 
 def _seen(problem: Problem, which: list[int]) -> Observations:
-    seen = Observations(problem.dim)
-    seen.extend(problem.rows[which], problem.y[which])
-    return seen
+    observations = Observations(problem.dim)
+    observations.extend(problem.rows[which], problem.y[which])
+    return observations
 
 
 def _ridge_same(found: Estimate, expected: Estimate) -> None:
@@ -88,8 +88,8 @@ every_family = pytest.mark.parametrize("family", [GAUSSIAN, BERNOULLI, POISSON],
 def test_the_order_does_not_matter(family: Family, data: st.DataObject) -> None:
     """Any permutation of the observations gives the same estimate."""
     problem = data.draw(problems(family))
-    one = _fit(family, _seen(problem, list(range(len(problem.y)))))
-    _same(family, _fit(family, _seen(problem, problem.order)), one)
+    estimate = _fit(family, _seen(problem, list(range(len(problem.y)))))
+    _same(family, _fit(family, _seen(problem, problem.order)), estimate)
 
 
 @every_family
@@ -102,9 +102,9 @@ def test_partitions_do_not_matter(family: Family, data: st.DataObject) -> None:
         _seen(problem, problem.order[start:stop])
         for start, stop in zip([0, *cuts], [*cuts, len(problem.y)], strict=True)
     ]
-    one = _fit(family, _seen(problem, list(range(len(problem.y)))))
-    _same(family, _fit(family, (parts[0] + parts[1]) + parts[2]), one)
-    _same(family, _fit(family, parts[2] + (parts[0] + parts[1])), one)
+    estimate = _fit(family, _seen(problem, list(range(len(problem.y)))))
+    _same(family, _fit(family, (parts[0] + parts[1]) + parts[2]), estimate)
+    _same(family, _fit(family, parts[2] + (parts[0] + parts[1])), estimate)
 
 
 @newton
@@ -114,8 +114,8 @@ def test_the_start_does_not_matter(family: Family, data: st.DataObject) -> None:
     problem = data.draw(problems(family))
     coordinates = st.floats(-3.0, 3.0)
     start = data.draw(arrays.arrays(np.float64, problem.dim, elements=coordinates))
-    seen = _seen(problem, problem.order)
-    _laplace_same(_fit(family, seen, start=start), _fit(family, seen))
+    observations = _seen(problem, problem.order)
+    _laplace_same(_fit(family, observations, start=start), _fit(family, observations))
 
 
 @every_family
@@ -123,18 +123,18 @@ def test_the_start_does_not_matter(family: Family, data: st.DataObject) -> None:
 def test_a_revision_is_a_removal_and_an_addition(family: Family, data: st.DataObject) -> None:
     """Bit for bit what the new reward would have given at once, and the same as moved rows."""
     problem = data.draw(problems(family, least=1))
-    at = data.draw(st.integers(0, len(problem.y) - 1))
-    new = data.draw(REWARDS[family])
-    everything = list(range(len(problem.y)))
-    revised, moved = _seen(problem, everything), _seen(problem, everything)
-    revised.revise(at, new)
-    moved.remove(at)
-    moved.add(problem.rows[at], new)
-    problem.y[at] = new
-    found, fresh = _fit(family, revised), _fit(family, _seen(problem, everything))
-    assert found.theta.tobytes() == fresh.theta.tobytes()
-    assert found.precision.tobytes() == fresh.precision.tobytes()
-    _same(family, _fit(family, moved), found)
+    index = data.draw(st.integers(0, len(problem.y) - 1))
+    reward = data.draw(REWARDS[family])
+    indices = list(range(len(problem.y)))
+    revised, moved = _seen(problem, indices), _seen(problem, indices)
+    revised.revise(index, reward)
+    moved.remove(index)
+    moved.add(problem.rows[index], reward)
+    problem.y[index] = reward
+    estimate, reference = _fit(family, revised), _fit(family, _seen(problem, indices))
+    assert estimate.theta.tobytes() == reference.theta.tobytes()
+    assert estimate.precision.tobytes() == reference.precision.tobytes()
+    _same(family, _fit(family, moved), estimate)
 
 
 @every_family
@@ -143,11 +143,11 @@ def test_a_removal_leaves_what_was_never_added(family: Family, data: st.DataObje
     """The estimate after removals is that of the rest alone."""
     problem = data.draw(problems(family, least=1))
     removed = data.draw(st.sets(st.integers(0, len(problem.y) - 1)))
-    seen = _seen(problem, list(range(len(problem.y))))
+    observations = _seen(problem, list(range(len(problem.y))))
     for handle in removed:
-        seen.remove(handle)
-    rest = [i for i in range(len(problem.y)) if i not in removed]
-    _same(family, _fit(family, seen), _fit(family, _seen(problem, rest)))
+        observations.remove(handle)
+    remaining = [i for i in range(len(problem.y)) if i not in removed]
+    _same(family, _fit(family, observations), _fit(family, _seen(problem, remaining)))
 
 
 def _learned(family: Family, problem: Problem) -> Model:
@@ -161,20 +161,20 @@ def _learned(family: Family, problem: Problem) -> Model:
 def test_a_gaussian_model_revises_as_it_retracts_and_learns(data: st.DataObject) -> None:
     """One step gives what two give, and what the new reward would have given at once, to 1e-9."""
     problem = data.draw(problems(GAUSSIAN, least=1))
-    new = data.draw(REWARDS[GAUSSIAN])
+    reward = data.draw(REWARDS[GAUSSIAN])
     revised, stepped = _learned(GAUSSIAN, problem), _learned(GAUSSIAN, problem)
     x, y = problem.rows[0], float(problem.y[0])
-    revised.revise(x, y, new)
+    revised.revise(x, y, reward)
     assert stepped.retract(x, y, 4.0)
-    assert stepped.learn(x, new) == 4.0
-    problem.y[0] = new
+    assert stepped.learn(x, reward) == 4.0
+    problem.y[0] = reward
     fresh = _learned(GAUSSIAN, problem)
-    for other in (stepped, fresh):
-        np.testing.assert_allclose(revised.theta, other.theta, atol=1e-9)
+    for model in (stepped, fresh):
+        np.testing.assert_allclose(revised.theta, model.theta, atol=1e-9)
         np.testing.assert_allclose(
-            revised.observed @ revised.observed.T, other.observed @ other.observed.T, atol=1e-9
+            revised.observed @ revised.observed.T, model.observed @ model.observed.T, atol=1e-9
         )
-        assert (revised.n, revised.pending) == (other.n, other.pending)
+        assert (revised.n, revised.pending) == (model.n, model.pending)
 
 
 @given(problem=problems(GAUSSIAN, least=1))
@@ -182,10 +182,10 @@ def test_a_gaussian_reward_can_be_taken_back(problem: Problem) -> None:
     """Retract after learn restores θ and the covariance to 1e-9, whenever it comes."""
     model = _learned(GAUSSIAN, problem)
     for i in range(len(problem.y)):
-        rest = Problem(problem.rows[i + 1 :], problem.y[i + 1 :], [])
-        rest.order = list(range(len(rest.y)))
+        remaining = Problem(problem.rows[i + 1 :], problem.y[i + 1 :], [])
+        remaining.order = list(range(len(remaining.y)))
         assert model.retract(problem.rows[i], float(problem.y[i]), 4.0)
-        expected = _learned(GAUSSIAN, rest)
+        expected = _learned(GAUSSIAN, remaining)
         np.testing.assert_allclose(model.theta, expected.theta, atol=1e-9)
         covariance = expected.observed @ expected.observed.T
         np.testing.assert_allclose(model.observed @ model.observed.T, covariance, atol=1e-9)

@@ -28,11 +28,11 @@ def _check(
     low, high = eta - STEP, eta + STEP
     below, above = (float(function(np.array(point))) for point in (low, high))
     expected = (above - below) / (high - low)
-    found = float(derivative(np.array(eta)))
+    slope = float(derivative(np.array(eta)))
     # In every family here the third derivatives are at most a few times the slope.
-    truncation = 1e-7 * (abs(found) + float(family.slope(np.array(eta))))
-    rounding = 1e-11 * max(abs(above), abs(below), abs(eta) * abs(found), size)
-    assert abs(found - expected) <= truncation + rounding
+    truncation = 1e-7 * (abs(slope) + float(family.slope(np.array(eta))))
+    rounding = 1e-11 * max(abs(above), abs(below), abs(eta) * abs(slope), size)
+    assert abs(slope - expected) <= truncation + rounding
 
 
 @every_family
@@ -68,7 +68,7 @@ def test_the_score_is_the_derivative_of_the_likelihood(
         return phi * family.log_likelihood(np.full(at.shape, y), at, phi)
 
     size = abs(y * eta) + float(family.cumulant(np.array(eta)))
-    _check(family, likelihood, lambda at: y - family.mean(at), eta, size)
+    _check(family, likelihood, lambda point: y - family.mean(point), eta, size)
 
 
 @every_family
@@ -85,10 +85,10 @@ def test_the_mean_rises_within_the_support(family: Family, pair: tuple[float, fl
 @given(eta=st.lists(st.floats(-700.0, 700.0), min_size=1, max_size=10))
 def test_a_vector_is_taken_entry_by_entry(family: Family, eta: list[float]) -> None:
     """Each function of a vector is that of its entries, one by one."""
-    together = np.array(eta)
+    vector = np.array(eta)
     for function in (family.cumulant, family.mean, family.slope, family.curvature):
-        one_by_one = [float(function(np.array([point]))[0]) for point in eta]
-        np.testing.assert_allclose(function(together), one_by_one, rtol=1e-14)
+        scalars = [float(function(np.array([point]))[0]) for point in eta]
+        np.testing.assert_allclose(function(vector), scalars, rtol=1e-14)
     links = np.array([family.mean_and_slope(point) for point in eta])
-    np.testing.assert_allclose(links[:, 0], family.mean(together), rtol=1e-14)
-    np.testing.assert_allclose(links[:, 1], family.slope(together), rtol=1e-14)
+    np.testing.assert_allclose(links[:, 0], family.mean(vector), rtol=1e-14)
+    np.testing.assert_allclose(links[:, 1], family.slope(vector), rtol=1e-14)

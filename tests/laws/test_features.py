@@ -68,10 +68,10 @@ def by_hand(features: Hashed, context: Any, id: Any, record: Any) -> Any:
     a = [(word(features.seed, "id", id, None), 1.0), *words("action", record)]
     crosses = [(cross(i, j), v * w) for i, v in c for j, w in a]
     row = np.zeros(features.dim)
-    first = int(features.intercept)
-    row[:first] = 1.0
+    offset = int(features.intercept)
+    row[:offset] = 1.0
     for bits, value in c + a + (crosses if features.interactions else []):
-        row[first + (bits >> 1) % (features.dim - first)] += -value if bits & 1 else value
+        row[offset + (bits >> 1) % (features.dim - offset)] += -value if bits & 1 else value
     return row
 
 
@@ -91,14 +91,14 @@ def test_hashing_is_linear_in_numbers(
     features: Hashed, context: Any, actions: Any, fields: Any
 ) -> None:
     """Whatever else a record holds, twice the numbers move a row twice as far, exactly."""
-    rest = {name: value for name, value in context.items() if name not in fields}
-    rest = {name: round(v) if not isinstance(v, str) else v for name, v in rest.items()}
-    whole = {
+    constants = {name: value for name, value in context.items() if name not in fields}
+    constants = {name: round(v) if not isinstance(v, str) else v for name, v in constants.items()}
+    options = {
         id: {name: round(v) if not isinstance(v, str) else v for name, v in record.items()}
         for id, record in actions.items()
     }
     still, once, twice = (
-        features.rows({**rest, **{name: k * v for name, v in fields.items()}}, whole)
+        features.rows({**constants, **{name: k * v for name, v in fields.items()}}, options)
         for k in (0, 1, 2)
     )
     assert (twice - still == 2 * (once - still)).all()
@@ -124,16 +124,18 @@ def test_the_order_of_names_does_not_matter(
 def offered(draw: st.DrawFn) -> tuple[Features, Any, Any]:
     """Features with a context and actions they can read."""
     reals = st.floats(-1e3, 1e3, width=32)
-    own = st.fixed_dictionaries({"price": reals, "size": reals})
-    actions = draw(st.dictionaries(ids, own, min_size=1, max_size=6))
+    action_fields = st.fixed_dictionaries({"price": reals, "size": reals})
+    actions = draw(st.dictionaries(ids, action_fields, min_size=1, max_size=6))
     context = draw(st.fixed_dictionaries({"age": reals, "income": reals}))
     intercept, interactions = draw(st.booleans()), draw(st.booleans())
-    everything = list(actions)
-    draw(st.randoms()).shuffle(everything)
-    read = ["income", "age"]
+    action_names = list(actions)
+    draw(st.randoms()).shuffle(action_names)
+    context_fields = ["income", "age"]
     features: list[Features] = [
-        Shared(context=read, action=["size"], intercept=intercept, interactions=interactions),
-        PerArm(everything, context=read, intercept=intercept),
+        Shared(
+            context=context_fields, action=["size"], intercept=intercept, interactions=interactions
+        ),
+        PerArm(action_names, context=context_fields, intercept=intercept),
         draw(hashed),
     ]
     return draw(st.sampled_from(features)), context, actions
@@ -145,13 +147,13 @@ def test_the_rows_of_a_subset_are_those_of_the_full_set(
 ) -> None:
     """An action has the same row bit for bit, whatever else is offered and in which order."""
     features, context, actions = case
-    full = dict(zip(actions, features.rows(context, actions), strict=True))
-    some = data.draw(st.lists(st.sampled_from(list(actions)), min_size=1, unique=True))
-    rows = features.rows(context, {id: actions[id] for id in some})
+    row_of = dict(zip(actions, features.rows(context, actions), strict=True))
+    subset = data.draw(st.lists(st.sampled_from(list(actions)), min_size=1, unique=True))
+    rows = features.rows(context, {id: actions[id] for id in subset})
     width = 1 + features.block if isinstance(features, PerArm) else features.dim
-    assert rows.shape == (len(some), width)
-    for id, row in zip(some, rows, strict=True):
-        assert row.tobytes() == full[id].tobytes()
+    assert rows.shape == (len(subset), width)
+    for id, row in zip(subset, rows, strict=True):
+        assert row.tobytes() == row_of[id].tobytes()
 
 
 @given(offered())
@@ -238,19 +240,19 @@ def test_whatever_json_holds_is_encoded_or_refused(field: Encoder, value: Any) -
 @given(st.sampled_from(FIELDS), st.lists(values, min_size=1, max_size=6))
 def test_values_are_encoded_together_as_one_by_one(field: Encoder, several: Any) -> None:
     """To the last bit, and with the same counts; what is refused alone is refused with others."""
-    together, alone = (Shared(action=RandomFeatures({"f": field}, size=2)) for _ in range(2))
+    batched, single = (Shared(action=RandomFeatures({"f": field}, size=2)) for _ in range(2))
     rows: Any = None
     refused = False
     try:
-        rows = together.rows({}, {n: {"f": value} for n, value in enumerate(several)})
+        rows = batched.rows({}, {n: {"f": value} for n, value in enumerate(several)})
     except InvalidInput:
         refused = True
     numbers = []
     for n, value in enumerate(several):
         try:
-            numbers.append(alone.rows({}, {n: {"f": value}})[0].tobytes())
+            numbers.append(single.rows({}, {n: {"f": value}})[0].tobytes())
         except InvalidInput:
             assert refused
             return
     assert [row.tobytes() for row in rows] == numbers
-    assert together.field_counts == alone.field_counts
+    assert batched.field_counts == single.field_counts

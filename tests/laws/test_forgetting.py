@@ -93,9 +93,9 @@ def policies(half_life: str) -> list[Policy]:
 def test_a_reward_counts_by_the_age_of_its_decision(family: Family) -> None:
     """Whatever came late: the estimate is that of all rewards with a weight of 2^(-age/h)."""
     bandit = lived(DelayedUCB(3, family, half_life="30s", ridge=1.0))
-    rows, y, made = arrived(bandit)
+    rows, y, stamps = arrived(bandit)
     now = bandit.journal.last_stamp(0)
-    weights = np.exp2((made - now) / (30 * SECOND))
+    weights = np.exp2((stamps - now) / (30 * SECOND))
     estimate = bandit.estimate
     phi = estimate.dispersion
     prior = 1.0 / phi if family.dispersion is None else 1.0
@@ -116,15 +116,15 @@ def test_a_reward_counts_by_the_age_of_its_decision(family: Family) -> None:
 
 def arrived(bandit: Bandit) -> tuple[Any, Any, Any]:
     """Rows, rewards and times of all that is learned, read from the journal."""
-    rows, y, made = [], [], []
+    rows, y, stamps = [], [], []
     for record in bandit.journal.read(0, 0, 10_000):
         if isinstance(record.event, Decision):
             status = bandit.entry(record.event.id)
             if status.value is not None and status.state == "rewarded":
                 rows.append(record.event.x.astype(np.float64))
                 y.append(status.value)
-                made.append(record.recorded)
-    return np.array(rows), np.array(y), np.array(made)
+                stamps.append(record.recorded)
+    return np.array(rows), np.array(y), np.array(stamps)
 
 
 def test_pending_information_fades_as_well() -> None:
@@ -143,8 +143,8 @@ def test_pending_information_fades_as_well() -> None:
     assert np.abs(expected).max() > 0.01
     inverse = np.linalg.inv(learner.model.decided)
     arrived_too = np.linalg.inv(learner.model.observed)
-    found = inverse.T @ inverse - arrived_too.T @ arrived_too
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    difference = inverse.T @ inverse - arrived_too.T @ arrived_too
+    np.testing.assert_allclose(difference, expected, atol=1e-12)
 
 
 def state_of(fold: Fold) -> dict[str, Any]:
@@ -163,22 +163,22 @@ def state_of(fold: Fold) -> dict[str, Any]:
         "precision": estimate.precision,
         "effective": estimate.effective_n,
         "scores": weighting.scores if isinstance(weighting, AutomaticHalfLife) else [],
-        "sums": [one.pending.at(at) for one in weighting.tracks if one.pending is not None],
+        "sums": [track.pending.at(at) for track in weighting.tracks if track.pending is not None],
     }
 
 
 def check_same(one: Fold, other: Fold, tolerance: float = 1e-12) -> None:
     """Counts exactly; sums to 1e-12, and estimates as far as a fit converges."""
-    first, second = state_of(one), state_of(other)
+    left, right = state_of(one), state_of(other)
     for name in ("now", "n", "pending", "picked", "half-lives"):
-        assert first[name] == second[name], name
+        assert left[name] == right[name], name
     for name in ("effective", "scores", "sums"):
-        if first[name] is None:
-            assert second[name] is None
+        if left[name] is None:
+            assert right[name] is None
             continue
-        np.testing.assert_allclose(first[name], second[name], rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(first["theta"], second["theta"], atol=1e-7)
-    np.testing.assert_allclose(first["precision"], second["precision"], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(left[name], right[name], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(left["theta"], right["theta"], atol=1e-7)
+    np.testing.assert_allclose(left["precision"], right["precision"], rtol=1e-6, atol=1e-8)
 
 
 def anew(bandit: Bandit, partitions: int = 1) -> Fold:
@@ -195,11 +195,11 @@ def test_a_replay_is_what_was_lived(half_life: str, which: int) -> None:
     replayed.begin(bandit.journal)
     replayed.catch_up(bandit.journal)
     check_same(bandit._fold, replayed)
-    one_by_one = anew(bandit)
+    incremental = anew(bandit)
     for record in bandit.journal.read(0, 0, 100_000):
-        one_by_one.take(record)
-    check_same(bandit._fold, one_by_one)
-    assert weighting_of(one_by_one).since == weighting_of(bandit._fold).since
+        incremental.take(record)
+    check_same(bandit._fold, incremental)
+    assert weighting_of(incremental).since == weighting_of(bandit._fold).since
     assert weighting_of(replayed).since == weighting_of(bandit._fold).since
 
 
@@ -235,19 +235,19 @@ def test_eight_shuffled_partitions_are_one_pass(half_life: str, which: int) -> N
     queues: list[list[Record]] = [[] for _ in range(8)]
     for record in bandit.journal.read(0, 0, 100_000):
         id = getattr(record.event, "id", None)
-        where = 0 if id is None else partition_of(key_of(id), 8)
+        target = 0 if id is None else partition_of(key_of(id), 8)
         event = record.event
-        targets = range(8) if id is None and hasattr(event, "until") else [where]
-        for one in targets:
-            told = event
+        targets = range(8) if id is None and hasattr(event, "until") else [target]
+        for number in targets:
+            routed_event = event
             if hasattr(event, "until"):
-                told = replace_partition(event, one)
-            placed = Record(one, len(queues[one]) + 1, record.recorded, told)
-            queues[one].append(placed)
+                routed_event = replace_partition(event, number)
+            routed = Record(number, len(queues[number]) + 1, record.recorded, routed_event)
+            queues[number].append(routed)
     with split.learner.bulk():
         while any(queues):
-            some = rng.choice([n for n, queue in enumerate(queues) if queue])
-            split.take(queues[some].pop(0))
+            partition = rng.choice([n for n, queue in enumerate(queues) if queue])
+            split.take(queues[partition].pop(0))
     check_same(bandit._fold, split)
 
 
@@ -278,8 +278,8 @@ def test_decayed_sums_have_no_order(
     whole = DecayedSum(half_life, (1,))
     for part in parts:
         whole = whole + part
-    more = size + 2.0 * len(terms)
-    assert abs(whole.at(now)[0] - exact) <= 1e-12 * more
+    size_bound = size + 2.0 * len(terms)
+    assert abs(whole.at(now)[0] - exact) <= 1e-12 * size_bound
 
 
 def test_moving_the_epoch_is_exact() -> None:
@@ -296,7 +296,7 @@ def test_without_a_half_life_nothing_is_told_of_times() -> None:
     bandit = lived(DelayedUCB(3, Bernoulli()))
     assert not isinstance(bandit._fold.learner.weighting, HalfLife)
     decisions = [record.event for record in bandit.journal.read(0, 0, 10_000)]
-    assert all(not one.means for one in decisions if isinstance(one, Decision))
+    assert all(not event.means for event in decisions if isinstance(event, Decision))
     assert bandit.estimate.effective_n is None
     assert bandit.estimate.half_life is None
 
@@ -306,7 +306,7 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
     policy = DelayedUCB(2, Bernoulli(), half_life="auto")
     clock, rng = Clock(), np.random.default_rng(5)
     bandit = Bandit(policy=policy, rewards=Explicit(), clock=clock, seed=1)
-    picked = []
+    half_lives = []
     for t in range(1600):
         clock.now += SECOND
         theta = np.array([4.0, 0.0]) if t < 1000 else np.array([-4.0, 0.0])
@@ -316,9 +316,9 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
         assert len(decision.means) == 4
         assert decision.mean in decision.means
         bandit.observe(decision, float(rng.random() < 1 / (1 + np.exp(-decision.x @ theta))))
-        picked.append(weighting_of(bandit._fold).picked)
-    assert set(picked[:1000]) == {0}
-    assert picked[1100] > 0
+        half_lives.append(weighting_of(bandit._fold).picked)
+    assert set(half_lives[:1000]) == {0}
+    assert half_lives[1100] > 0
     estimate = bandit.estimate
     assert estimate.half_life is not None
     assert estimate.half_life_since is not None
@@ -360,9 +360,9 @@ def test_a_reward_long_after_its_decision_still_counts_for_little() -> None:
     bandit = Bandit(policy=policy, rewards=Explicit(), clock=clock, seed=0)
     old = bandit.decide(rows=np.eye(2))
     clock.now += 5000 * SECOND
-    new = bandit.decide(rows=np.eye(2))
+    decision = bandit.decide(rows=np.eye(2))
     bandit.observe(old, 1.0)
-    bandit.observe(new, 1.0)
+    bandit.observe(decision, 1.0)
     estimate = bandit.estimate
     assert estimate.effective_n == pytest.approx(1.0)
-    assert abs(estimate.theta[old.index]) < 1e-6 or old.index == new.index
+    assert abs(estimate.theta[old.index]) < 1e-6 or old.index == decision.index

@@ -23,12 +23,12 @@ def seeds(request: pytest.FixtureRequest) -> range:
 
 def more_of(rng: random.Random, events: list[Event]) -> list[Event]:
     """Rewards that are revised, and decisions that were never carried out."""
-    found: list[Event] = []
+    extra_events: list[Event] = []
     for event in events:
         if isinstance(event, Decision):
-            found += [Reward(event.id, START, 0.5, "", 2)] * (rng.random() < 0.3)
-            found += [Void(event.id, START)] * (rng.random() < 0.1)
-    return found
+            extra_events += [Reward(event.id, START, 0.5, "", 2)] * (rng.random() < 0.3)
+            extra_events += [Void(event.id, START)] * (rng.random() < 0.1)
+    return extra_events
 
 
 def test_frozen_rows_come_to_what_kept_rows_do(seeds: range) -> None:
@@ -52,9 +52,9 @@ def test_frozen_rows_come_to_what_kept_rows_do(seeds: range) -> None:
             journal.append(events[start : start + 20])
         if rng.random() < 0.2:
             undo(rng, journal, events)
-        for one in (kept, frozen):
-            one.begin(journal)
-            one.catch_up(journal)
+        for candidate in (kept, frozen):
+            candidate.begin(journal)
+            candidate.catch_up(journal)
         assert same_sums(kept, frozen)
         frozen.save(journal)
         again = fold(8, page=page, bulk=bulk)
@@ -64,16 +64,18 @@ def test_frozen_rows_come_to_what_kept_rows_do(seeds: range) -> None:
             journal.append([*more_of(rng, events), *history(rng, 40)])
             clock.now += 10_000
             journal.append([Settled(0, clock.now)])
-            for one in (kept, frozen, again):
-                one.catch_up(journal)
-                assert (one.digest, one.counts) == (kept.digest, kept.counts)
-                assert same_sums(kept, one)
-                assert one.learner.model.n == kept.learner.model.n
-                now, expected = (f.learner.weighting.pending.matrix for f in (one, kept))
+            for candidate in (kept, frozen, again):
+                candidate.catch_up(journal)
+                assert (candidate.digest, candidate.counts) == (kept.digest, kept.counts)
+                assert same_sums(kept, candidate)
+                assert candidate.learner.model.n == kept.learner.model.n
+                now, expected = (
+                    folded.learner.weighting.pending.matrix for folded in (candidate, kept)
+                )
                 np.testing.assert_allclose(now, expected, atol=1e-9)
         sums = frozen.learner.observed.frozen
         frozen_rows += 0 if sums is None else sums.n
-        pieces = [one.learner.pack(0) for one in (kept, frozen)]
+        pieces = [folded.learner.pack(0) for folded in (kept, frozen)]
         stored = [sum(len(p[name]) for name in p if name.startswith("y ")) for p in pieces]
         dropped += stored[0] > stored[1]
     assert frozen_rows > 50 * len(seeds)

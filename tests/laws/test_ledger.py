@@ -124,22 +124,22 @@ def test_what_is_undone_counts_as_if_it_had_never_come(
 ) -> None:
     """By the oracle, which begins anew; and by a journal that never had it: digest and counts."""
     records = list(world.records)
-    for place, event in undoing:
-        at = min(place, len(records))
+    for position, event in undoing:
+        at = min(position, len(records))
         stamp = records[at - 1].recorded if at else START
         records.insert(at, Record(0, 0, stamp, event))
-    records = [msgspec.structs.replace(one, position=n) for n, one in enumerate(records, 1)]
+    records = [msgspec.structs.replace(record, position=n) for n, record in enumerate(records, 1)]
     recorder = Recorder()
     ledger = world.ledger(recorder, records)
     check(ledger, recorder, world.oracle(records), records)
     undone = Undone.of(records)
-    never = [
-        one
-        for one in records
-        if not isinstance(one.event, Erased | Retracted)
-        and (undone is None or undone.status_of(one) is None)
+    remaining = [
+        record
+        for record in records
+        if not isinstance(record.event, Erased | Retracted)
+        and (undone is None or undone.status_of(record) is None)
     ]
-    without = world.ledger(Recorder(), never)
+    without = world.ledger(Recorder(), remaining)
     assert (ledger.digest, ledger.counts) == (without.digest, without.counts)
 
 

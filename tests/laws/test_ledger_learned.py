@@ -44,11 +44,11 @@ def policy_of(family: Family) -> Policy:
 
 def fitted(policy: Policy, outcomes: Sequence[Outcome]) -> Estimate:
     """A fresh fit of what is learned, a sum of parts held at the support."""
-    seen, support = Observations(policy.dim), policy.family.support
-    rows = np.array([one.decision.x for one in outcomes], dtype=np.float32)
-    values = np.array([one.value for one in outcomes], dtype=np.float64)
-    seen.extend(rows.reshape(-1, policy.dim), values.clip(support.lower, support.upper))
-    return Laplace().fit(seen, family=policy.family, prior=policy.start)
+    observations, support = Observations(policy.dim), policy.family.support
+    rows = np.array([outcome.decision.x for outcome in outcomes], dtype=np.float32)
+    values = np.array([outcome.value for outcome in outcomes], dtype=np.float64)
+    observations.extend(rows.reshape(-1, policy.dim), values.clip(support.lower, support.upper))
+    return Laplace().fit(observations, family=policy.family, prior=policy.start)
 
 
 def pending_of(learner: Learner) -> Matrix:
@@ -99,14 +99,14 @@ def test_the_learner_holds_what_the_oracle_says(family: Family, data: st.DataObj
 def truth_of(oracle: Oracle) -> list[Record]:
     """What would have been said if everybody had known the end from the beginning."""
     events: list[Event] = []
-    for one in (*oracle.forgotten, *oracle.entries.values()):
+    for outcome in (*oracle.forgotten, *oracle.entries.values()):
         decision = msgspec.structs.replace(
-            one.decision, id=f"truth-{len(events)}", activated=one.state != "dormant"
+            outcome.decision, id=f"truth-{len(events)}", activated=outcome.state != "dormant"
         )
         events.append(decision)
-        if one.value is not None:
-            events.append(Reward(decision.id, 0, one.value))
-        elif one.state in ("censored", "voided"):
+        if outcome.value is not None:
+            events.append(Reward(decision.id, 0, outcome.value))
+        elif outcome.state in ("censored", "voided"):
             events.append(Void(decision.id, 0))
     return [Record(0, position, START, event) for position, event in enumerate(events, 1)]
 
@@ -116,11 +116,11 @@ def truth_of(oracle: Oracle) -> list[Record]:
 def test_to_be_put_right_is_never_to_have_been_wrong(family: Family, data: st.DataObject) -> None:
     """The estimate is that of a ledger which heard of nothing but the final truth."""
     world = data.draw(learnable(family))
-    corrected, right = Learner(policy_of(family)), Learner(policy_of(family))
+    corrected, reference = Learner(policy_of(family)), Learner(policy_of(family))
     world.ledger(LearnerAdapter(corrected))
     truth = World(Explicit(), truth_of(world.oracle()))
-    truth.ledger(LearnerAdapter(right))
-    one, other = corrected.estimate, right.estimate
-    assert (one.n, corrected.model.pending) == (other.n, right.model.pending)
-    np.testing.assert_allclose(one.theta, other.theta, atol=TOLERANCE[family])
-    np.testing.assert_allclose(pending_of(corrected), pending_of(right), atol=1e-9)
+    truth.ledger(LearnerAdapter(reference))
+    estimate, expected = corrected.estimate, reference.estimate
+    assert (estimate.n, corrected.model.pending) == (expected.n, reference.model.pending)
+    np.testing.assert_allclose(estimate.theta, expected.theta, atol=TOLERANCE[family])
+    np.testing.assert_allclose(pending_of(corrected), pending_of(reference), atol=1e-9)

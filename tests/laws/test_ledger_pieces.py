@@ -34,8 +34,8 @@ def shuffled(world: World, data: st.DataObject) -> list[Record]:
         fixed = settled
     order: list[Record] = []
     for run in runs:
-        again = data.draw(st.lists(st.sampled_from(run), max_size=2))
-        order += data.draw(st.permutations(run + again))
+        repeated = data.draw(st.lists(st.sampled_from(run), max_size=2))
+        order += data.draw(st.permutations(run + repeated))
     return order
 
 
@@ -63,10 +63,10 @@ def test_compatible_records_of_one_time_may_arrive_in_any_order(
 @given(worlds(), st.sampled_from([2, 4, 64]))
 def test_any_number_of_partitions_gives_the_same(world: World, partitions: int) -> None:
     """The digests add up modulo 2^128, and so do the counts."""
-    apart = [state_of(world, stream) for stream in split(world.records, partitions)]
+    states = [state_of(world, stream) for stream in split(world.records, partitions)]
     digest, counts = state_of(world)
-    assert sum(one for one, _ in apart) % 2**128 == digest
-    assert {state: sum(one[state] for _, one in apart) for state in counts} == counts
+    assert sum(part for part, _ in states) % 2**128 == digest
+    assert {state: sum(part[state] for _, part in states) for state in counts} == counts
 
 
 def shown(outcome: Outcome) -> tuple[Any, ...]:
@@ -89,12 +89,12 @@ def test_a_digest_is_shared_if_and_only_if_the_entries_are(
     """With one record left out, and with none."""
     assume(world.records)
     left_out = data.draw(st.sampled_from(world.records))
-    rest = [record for record in world.records if record is not left_out]
-    one, other = world.oracle(), world.oracle(rest)
-    same = sorted(map(repr, map(shown, [*one.forgotten, *one.entries.values()]))) == sorted(
-        map(repr, map(shown, [*other.forgotten, *other.entries.values()]))
+    remaining = [record for record in world.records if record is not left_out]
+    full, partial = world.oracle(), world.oracle(remaining)
+    same = sorted(map(repr, map(shown, [*full.forgotten, *full.entries.values()]))) == sorted(
+        map(repr, map(shown, [*partial.forgotten, *partial.entries.values()]))
     )
-    assert (state_of(world)[0] == state_of(world, rest)[0]) == same
+    assert (state_of(world)[0] == state_of(world, remaining)[0]) == same
 
 
 @given(worlds())
@@ -127,10 +127,10 @@ def test_what_is_forgotten_leaves_memory_and_stays_counted(world: World) -> None
     assert sum(counts.values()) == sum(counts_of(ledger).values())
     assert sum(ledger.counters.values()) == events + 1
     assert ledger.counters["unmatched"] == 0
-    left = ledger.counts[State.PENDING] + ledger.counts[State.DORMANT]
-    assert left == len(oracle.entries)
-    assert len(recorder.forgotten) == len(recorder.decisions) - left
-    if not left:
+    remaining = ledger.counts[State.PENDING] + ledger.counts[State.DORMANT]
+    assert remaining == len(oracle.entries)
+    assert len(recorder.forgotten) == len(recorder.decisions) - remaining
+    if not remaining:
         assert recorder.table.base == len(recorder.decisions)
         assert len(ledger._table) == len(ledger._facts) == 0
 

@@ -74,23 +74,23 @@ def test_nothing_adds_nothing(given: tuple[Table, Table, Table]) -> None:
     """A + 0 = 0 + a = a - 0 = a, exactly."""
     a = given[0].moments
     zero = Moments.zero(a.dim)
-    for found in (a + zero, zero + a, a - zero):
-        assert found.n == a.n
-        assert found.gram.tolist() == a.gram.tolist()
-        assert found.cross.tolist() == a.cross.tolist()
-        assert found.square == a.square
+    for result in (a + zero, zero + a, a - zero):
+        assert result.n == a.n
+        assert result.gram.tolist() == a.gram.tolist()
+        assert result.cross.tolist() == a.cross.tolist()
+        assert result.square == a.square
 
 
 @given(several)
 def test_what_was_added_can_be_taken_away(given: tuple[Table, Table, Table]) -> None:
     """A + b - b = a, and a - a = 0."""
-    one, two, _ = given
-    _same(one.moments + two.moments - two.moments, one.moments, one, two)
-    nothing = one.moments - one.moments
-    assert nothing.n == 0
-    assert not nothing.gram.any()
-    assert not nothing.cross.any()
-    assert nothing.square == 0.0
+    left, right, _ = given
+    _same(left.moments + right.moments - right.moments, left.moments, left, right)
+    zero = left.moments - left.moments
+    assert zero.n == 0
+    assert not zero.gram.any()
+    assert not zero.cross.any()
+    assert zero.square == 0.0
 
 
 @given(several, st.data())

@@ -70,14 +70,14 @@ def play(seed: int) -> tuple[Topic, Consumer, int]:
         return fold
 
     events, fold, spans = history(rng, rng.choice([20, 120])), new_fold(), []
-    made = [event.id for event in events if isinstance(event, Decision)]
+    ids = [event.id for event in events if isinstance(event, Decision)]
     for start in range(0, len(events), 10):
         journal.append(events[start : start + 10])
         if rng.random() < 0.06:
-            journal.append([Erased(erased_key_of(rng.choice(made)), START, "asked", "me")])
+            journal.append([Erased(erased_key_of(rng.choice(ids)), START, "asked", "me")])
         if rng.random() < 0.06:
-            first = clock.now - rng.randrange(2_000)
-            spans.append((first, first + rng.randrange(2_000), rng.choice(["", "key"])))
+            begin = clock.now - rng.randrange(2_000)
+            spans.append((begin, begin + rng.randrange(2_000), rng.choice(["", "key"])))
             journal.append([Retracted(0, START, *spans[-1])])
         if spans and rng.random() < 0.1:
             journal.append([Retracted(0, START, *spans.pop(), restored=True)])
@@ -97,7 +97,7 @@ def play(seed: int) -> tuple[Topic, Consumer, int]:
     consumer = Consumer()
     consumer.take(message.data for message in journal.stream)
     check_equal(consumer, journal, rewards, retention, family.support)
-    assert {id for id, one in consumer.newest.items() if one["state"] == "erased"} <= {*made}
+    assert {id for id, outcome in consumer.newest.items() if outcome["state"] == "erased"} <= {*ids}
     return journal, consumer, sum(isinstance(event, Reward) for event in events)
 
 

@@ -38,8 +38,8 @@ def priors(draw: st.DrawFn) -> Prior:
 def _inverse(precision: Matrix, covariance: Matrix, close: float) -> None:
     """The product is I, to rounding of the condition of the precision."""
     condition = float(np.linalg.cond(precision))
-    away = np.abs(precision @ covariance - np.eye(len(precision))).max()
-    assert away <= close * max(condition, 1.0)
+    residual = np.abs(precision @ covariance - np.eye(len(precision))).max()
+    assert residual <= close * max(condition, 1.0)
     assert np.allclose(covariance, covariance.T, rtol=1e-9)
     assert (np.diag(covariance) > 0.0).all()
 
@@ -73,15 +73,17 @@ def test_precision_and_covariance_of_an_estimate_are_inverse(
     n = data.draw(st.integers(0, 12))
     entries = st.floats(-2.0, 2.0, width=32)
     rows = data.draw(arrays.arrays(np.float32, (n, prior.dim), elements=entries))
-    seen = Observations(prior.dim)
-    seen.extend(rows, data.draw(arrays.arrays(np.float64, n, elements=st.sampled_from([0.0, 1.0]))))
-    estimate = estimator.fit(seen, family=family, prior=prior)
+    observations = Observations(prior.dim)
+    observations.extend(
+        rows, data.draw(arrays.arrays(np.float64, n, elements=st.sampled_from([0.0, 1.0])))
+    )
+    estimate = estimator.fit(observations, family=family, prior=prior)
     _inverse(estimate.precision, estimate.covariance, 1e-14)
     # Where the variance is estimated, a ridge is told in units of it.
     unit = estimate.dispersion if family.dispersion is None and prior.is_ridge else 1.0
-    gained = np.linalg.eigvalsh(estimate.precision - prior.precision / unit)
+    eigenvalues = np.linalg.eigvalsh(estimate.precision - prior.precision / unit)
     size = np.linalg.eigvalsh(estimate.precision)[-1]
-    assert gained[0] >= -1e-14 * max(1.0, size)
+    assert eigenvalues[0] >= -1e-14 * max(1.0, size)
 
 
 class Ledger:
@@ -138,10 +140,10 @@ class Ledger:
             values = np.linalg.eigvalsh(precision)
             self.least = min(self.least, float(values[0]))
             self.most = max(self.most, float(values[-1]))
-            away = np.abs(precision @ (root @ root.T) - np.eye(self.model.dim)).max()
+            residual = np.abs(precision @ (root @ root.T) - np.eye(self.model.dim)).max()
             # H takes eigenvalues from least to most; a step's rounding grows with their ratio and,
             # where it takes information away, with the root of it once more.
-            assert away <= 1e-14 * self.steps * (self.most / self.least) ** 1.5
+            assert residual <= 1e-14 * self.steps * (self.most / self.least) ** 1.5
         assert self.model.n == len(self.learned)
         assert self.model.pending == len(self.pending)
 

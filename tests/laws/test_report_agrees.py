@@ -103,7 +103,7 @@ def world(seed: int) -> World:
     waiting: list[tuple[int, str, float]] = []
     for n in range(int(rng.choice([1, 12, 60, 200]))):
         now[0] += int(rng.exponential(pace) * HOUR)
-        for due in [one for one in waiting if one[0] <= now[0]]:
+        for due in [entry for entry in waiting if entry[0] <= now[0]]:
             waiting.remove(due)
             report_reward(bandit, due[1], due[2], rng)
         context: dict[str, Any] = {"member": int(rng.random() < 0.4), "age": float(rng.random())}
@@ -159,9 +159,9 @@ def objects(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
 
 def each(worlds: list[World], check: Callable[[dict[str, Any]], None]) -> None:
     """Check the data of every report; a failure names the seed."""
-    for seed, one in enumerate(worlds):
+    for seed, case in enumerate(worlds):
         try:
-            check(one.data)
+            check(case.data)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
 
@@ -205,9 +205,9 @@ def test_no_value_is_impossible(worlds: list[World]) -> None:
                 assert 0.0 <= row["lo"] <= row["hi"] <= 1.0, (path, row)
         for value in data["headline"]["spark"]["per_decision"]:
             assert value is None or not bounded or 0.0 <= value <= 1.0
-        extra = data["headline"].get("extra")
-        if extra and bounded:
-            assert max(abs(extra["lo"]), extra["hi"]) <= data["headline"]["bandit"]
+        lift = data["headline"].get("extra")
+        if lift and bounded:
+            assert max(abs(lift["lo"]), lift["hi"]) <= data["headline"]["bandit"]
         if "lift" in data["headline"]:
             assert data["headline"]["lift"]["lo"] >= -1.0
         if data["calibration"]:
@@ -252,8 +252,8 @@ def test_counts_add_up(worlds: list[World]) -> None:
 def test_lift_and_more_rewards_agree(worlds: list[World]) -> None:
     """They come from one interval: both contain zero or neither does, and the estimates match."""
     compared = 0
-    for one in worlds:
-        head = one.data["headline"]
+    for case in worlds:
+        head = case.data["headline"]
         if "lift" not in head:
             continue
         compared += 1
@@ -263,7 +263,7 @@ def test_lift_and_more_rewards_agree(worlds: list[World]) -> None:
                 abs(lift[end]) < 1e-5
             ), head
         base = head["per_decision_holdout"]["p"]
-        clipped = one.data["rewards"]["shares"] and {head["per_decision"]["p"], base} & {0.0, 1.0}
+        clipped = case.data["rewards"]["shares"] and {head["per_decision"]["p"], base} & {0.0, 1.0}
         if not clipped:
             assert extra["p"] == pytest.approx(head["bandit"] * head["difference"]["p"], rel=2e-5)
             assert lift["p"] * base == pytest.approx(head["difference"]["p"], rel=1e-3, abs=1e-5)
@@ -276,41 +276,41 @@ def test_lift_and_more_rewards_agree(worlds: list[World]) -> None:
 def test_what_is_still_to_come_agrees(worlds: list[World]) -> None:
     """The forecast only grows, up to its total, which is what the terminal prints too."""
     compared = 0
-    for one in worlds:
-        data = one.data
+    for case in worlds:
+        data = case.data
         if not data["forecast"]:
             continue
         compared += 1
-        found, head = data["forecast"], data["headline"]
-        by_then = [row["by_then"] for row in found["next"]]
+        forecast, head = data["forecast"], data["headline"]
+        by_then = [row["by_then"] for row in forecast["next"]]
         assert by_then == sorted(by_then)
-        assert found["soon"]["n"] <= found["total"]["n"]
-        assert by_then[-1] <= found["total"]["n"] <= head["decisions"] - head["rewards"]
-        assert sum(row["n"] for row in found["next"]) == pytest.approx(by_then[-1], rel=1e-4)
-        assert sum(row["n"] for row in found["past"]) == head["rewards"]
-        log = one.bandit._log()
+        assert forecast["soon"]["n"] <= forecast["total"]["n"]
+        assert by_then[-1] <= forecast["total"]["n"] <= head["decisions"] - head["rewards"]
+        assert sum(row["n"] for row in forecast["next"]) == pytest.approx(by_then[-1], rel=1e-4)
+        assert sum(row["n"] for row in forecast["past"]) == head["rewards"]
+        log = case.bandit._log()
         table = log.table()
-        said = describe(table, log.predicted(table), [])["forecast"]["expected"][-1]
-        printed = [round(said[name]) for name in ("mean", "low", "high")]
-        assert printed == [round(found["total"][name]) for name in ("n", "lo", "hi")]
+        expected = describe(table, log.predicted(table), [])["forecast"]["expected"][-1]
+        rounded = [round(expected[name]) for name in ("mean", "low", "high")]
+        assert rounded == [round(forecast["total"][name]) for name in ("n", "lo", "hi")]
     assert compared >= len(worlds) // 8
 
 
 def test_the_journal_counts_the_same(worlds: list[World]) -> None:
     """Decisions, rewards and pending decisions of the report are those of the ledger."""
-    for one in worlds:
-        head, table = one.data["headline"], read_journal(one.bandit.journal)
+    for case in worlds:
+        head, table = case.data["headline"], read_journal(case.bandit.journal)
         assert head["decisions"] == len(table.live())
         assert head["rewards"] == int(table.live().arrived.sum())
         assert head["voided"] == len(table) - len(table.live())
-        assert head["pending"]["n"] == one.bandit.decision_counts["pending"]
+        assert head["pending"]["n"] == case.bandit.decision_counts["pending"]
 
 
 def test_partial_periods_are_marked_and_not_in_titles(worlds: list[World]) -> None:
     """The last period is marked in tables; titles, legends and metrics use complete ones."""
     partial = 0
-    for one in worlds:
-        data = one.data
+    for case in worlds:
+        data = case.data
         if data["partial"] is None:
             continue
         times = {row["t"] for row in data["share"]}
@@ -322,8 +322,8 @@ def test_partial_periods_are_marked_and_not_in_titles(worlds: list[World]) -> No
         if len(times) > 1:
             partial += 1
             last = max(times - {data["partial"]})
-            shown = {row["action"]: row["share"] for row in data["share"] if row["t"] == last}
-            assert Gauges.of(data).share == shown
+            shares = {row["action"]: row["share"] for row in data["share"] if row["t"] == last}
+            assert Gauges.of(data).share == shares
             assert {row["t"] for row in complete(data, data["explore"])} == times - {
                 data["partial"]
             }
@@ -336,7 +336,7 @@ def test_shares_and_exploration_agree(worlds: list[World]) -> None:
     def check(data: dict[str, Any]) -> None:
         for row in data["explore"]:
             if row["what"] == "in use overall":
-                shares = [one["share"] for one in data["share"] if one["t"] == row["t"]]
+                shares = [entry["share"] for entry in data["share"] if entry["t"] == row["t"]]
                 entropy = -sum(share * math.log(share) for share in shares if share)
                 assert row["n"] == pytest.approx(math.exp(entropy), rel=2e-3)
             assert 1.0 - 1e-9 <= row["n"] <= len(data["actions"]), row
@@ -347,14 +347,14 @@ def test_shares_and_exploration_agree(worlds: list[World]) -> None:
 def test_the_text_repeats_the_data(worlds: list[World]) -> None:
     """Printed intervals contain their estimates too, and sentence, tile and colour agree."""
     compared = 0
-    for one in worlds:
-        page = page_of(one.report)
+    for case in worlds:
+        page = page_of(case.report)
         tiles = {name: (value, note) for name, value, note in re.findall(TILE, page)}
         for name, (value, note) in tiles.items():
             if ends := re.match(INTERVAL, note):
                 low, high = map(number, ends.groups())
                 assert low <= number(value) <= high, (name, value, note)
-        head = one.data["headline"]
+        head = case.data["headline"]
         kind = re.search(r'class="tile hero ?(\w*)"', page)
         verdict = re.search(r'class="verdict">(.*?)</p>', page)
         assert kind is not None
@@ -367,11 +367,11 @@ def test_the_text_repeats_the_data(worlds: list[World]) -> None:
             assert verdict[1].startswith("Too early to tell") is early is (kind[1] == ""), head
             if not early:
                 sentence = r"<b>(\S+) (more|fewer|less).*</b> than .* \((\S+) to (\S+)\)\.$"
-                said = re.search(sentence, verdict[1])
-                assert said is not None, verdict[1]
-                estimate, low, high = map(number, (said[1], said[3], said[4]))
+                match = re.search(sentence, verdict[1])
+                assert match is not None, verdict[1]
+                estimate, low, high = map(number, (match[1], match[3], match[4]))
                 assert low <= estimate <= high, verdict[1]
-                assert (said[2] == "more") is (extra["p"] > 0)
+                assert (match[2] == "more") is (extra["p"] > 0)
         else:
             assert kind[1] == ""
             assert tiles["Lift over holdout"][0] == "not known"
@@ -390,11 +390,14 @@ def page_of(report: Report) -> str:
 
 def test_pages_are_written(worlds: list[World]) -> None:
     """All titles are whole sentences, without NaN, None, a negative zero or a double sign."""
-    for one in worlds[:: max(len(worlds) // 40, 1)]:
-        currency = "" if one.data["rewards"]["shares"] else "EUR"
-        for report in (one.report, one.report.with_units("order", currency)):
+    for case in worlds[:: max(len(worlds) // 40, 1)]:
+        currency = "" if case.data["rewards"]["shares"] else "EUR"
+        for report in (case.report, case.report.with_units("order", currency)):
             text = re.sub(r"<[^>]*>", " ", page_of(report))
             assert not re.search(r"€\S*€|%%", text)
-            for bad in WRONG:
-                assert not re.search(bad, text), (bad, re.search(f".{{60}}{bad}.{{60}}", text))
+            for pattern in WRONG:
+                assert not re.search(pattern, text), (
+                    pattern,
+                    re.search(f".{{60}}{pattern}.{{60}}", text),
+                )
             specifications(report.data)

@@ -26,8 +26,8 @@ def seeds(request: pytest.FixtureRequest) -> range:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight lines, so that a short history has many."""
-    for one in (table, pages, folds):
-        monkeypatch.setattr(one, "BLOCK", 3)
+    for module in (table, pages, folds):
+        monkeypatch.setattr(module, "BLOCK", 3)
 
 
 class Run:
@@ -43,7 +43,7 @@ class Run:
         self.rewards = self.rng.choice(meanings)
         self.retention = self.rng.choice([None, 1_500])
         self.events = history(self.rng, 150)
-        self.ids = {one.id for one in self.events if isinstance(one, Decision | Reward)}
+        self.ids = {event.id for event in self.events if isinstance(event, Decision | Reward)}
         self.fold = self.empty()
         #: Pieces that were not written again.
         self.kept = 0
@@ -74,10 +74,10 @@ class Run:
             fold.end_save(saving)
             return
         if chance < 0.3:  # another process was faster
-            other = self.empty()
-            other.load(self.journal)
-            other.catch_up(self.journal)
-            other.save(MemoryJournal.sharing(self.journal._facts, "bandit", self.clock))
+            successor = self.empty()
+            successor.load(self.journal)
+            successor.catch_up(self.journal)
+            successor.save(MemoryJournal.sharing(self.journal._facts, "bandit", self.clock))
             fold.end_save(saving)
             fold.save(self.journal)
         else:
@@ -90,15 +90,15 @@ class Run:
         """Load what was saved, and compare it with a fold of the records up to there."""
         stored = self.journal.load(0)
         assert stored is not None
-        again, wanted = self.empty(), self.empty()
-        again.load(self.journal)
-        with wanted.learner.bulk():
+        loaded, expected = self.empty(), self.empty()
+        loaded.load(self.journal)
+        with expected.learner.bulk():
             for record in self.journal.read(0, 0, stored.position):
-                wanted.take(record)
-        assert again.positions == [stored.position]
-        check_same(again, wanted, self.ids, near=0.02)
+                expected.take(record)
+        assert loaded.positions == [stored.position]
+        check_same(loaded, expected, self.ids, near=0.02)
         if self.rng.random() < 0.2:  # as after a restart
-            self.fold = again
+            self.fold = loaded
 
 
 @pytest.mark.parametrize("kernels", [None, PLAIN], ids=["records", "columns"])
@@ -106,13 +106,13 @@ def test_what_is_saved_is_what_was_known_when_the_saving_began(
     seeds: range, kernels: PageKernels | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With savings that fail, and others that save too."""
-    kept = 0
+    runs_kept = 0
     for seed in seeds:
         run = Run(seed)
-        found = kernels if run.policy.learns_after is None else None
-        monkeypatch.setattr(folds, "kernels_for", lambda *_, found=found: found)
+        chosen = kernels if run.policy.learns_after is None else None
+        monkeypatch.setattr(folds, "kernels_for", lambda *_, found=chosen: found)
         while run.events:
             run.fold_some()
             run.save()
-        kept += run.kept
-    assert kept > len(seeds)
+        runs_kept += run.kept
+    assert runs_kept > len(seeds)

@@ -80,7 +80,7 @@ def test_a_retraction_equals_a_journal_that_never_had_it(seeds: range) -> None:
         events = happened(rng)
         rewards = SEMANTICS[seed % 3]
         retention = [None, timedelta(hours=36)][seed % 2]
-        first, last = sorted(int(one) for one in rng.integers(0, 61, size=2))
+        first, last = sorted(int(draw) for draw in rng.integers(0, 61, size=2))
         start, end = START + first * HOUR, START + (last + 1) * HOUR
         journal = journal_of(events)
         bandit = live(journal, rewards, retention)

@@ -80,9 +80,9 @@ class World:
 
     def oracle(self, records: Iterable[Record] | None = None) -> Oracle:
         """The oracle of this world, told these records or its own."""
-        given = self.records if records is None else records
+        source = self.records if records is None else records
         bounds: dict[str, Any] = {"min_reward": self.min_reward, "max_reward": self.max_reward}
-        return Oracle(given, rewards=self.rewards, retention=self.retention, **bounds)
+        return Oracle(source, rewards=self.rewards, retention=self.retention, **bounds)
 
     def ledger(self, changes: LedgerListener, records: Iterable[Record] | None = None) -> Ledger:
         """A ledger of this world, told these records or its own."""
@@ -94,9 +94,9 @@ class World:
             retention=self.retention,
             tuning=Tuning(dropped=1),  # forgotten decisions leave at once
         )
-        given = list(self.records if records is None else records)
-        ledger.undone = Undone.of(given)
-        for record in given:
+        source = list(self.records if records is None else records)
+        ledger.undone = Undone.of(source)
+        for record in source:
             ledger.fold(record)
         return ledger
 
@@ -105,9 +105,9 @@ def recorded(steps: Iterable[Step]) -> list[Record]:
     """The records of these steps."""
     records: list[Record] = []
     now = START
-    for position, (gap, what) in enumerate(steps, 1):
+    for position, (gap, step) in enumerate(steps, 1):
         now += gap
-        event = Settled(0, now + what) if isinstance(what, int) else what
+        event = Settled(0, now + step) if isinstance(step, int) else step
         records.append(Record(0, position, now, event))
     return records
 
@@ -127,9 +127,9 @@ def worlds(
     min_reward, max_reward = (
         draw(st.sampled_from([(0.0, 1.0), (-1e9, 1e9)])) if bounds is None else bounds
     )
-    many = draw(st.sampled_from([0, size // 2]))
-    happened = draw(st.lists(steps, min_size=many, max_size=size))
-    return World(rewards, recorded(happened), retention, min_reward, max_reward)
+    min_steps = draw(st.sampled_from([0, size // 2]))
+    drawn = draw(st.lists(steps, min_size=min_steps, max_size=size))
+    return World(rewards, recorded(drawn), retention, min_reward, max_reward)
 
 
 class Recorder:
@@ -227,12 +227,12 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
             assert entry is None
             continue
         assert entry is not None
-        found = (entry.state, entry.value, entry.late, entry.conflict)
-        assert found == (outcome.state, outcome.value, outcome.late, outcome.conflict)
+        actual = (entry.state, entry.value, entry.late, entry.conflict)
+        assert actual == (outcome.state, outcome.value, outcome.late, outcome.conflict)
         assert (entry.recorded_us, entry.due_us) == (outcome.recorded, outcome.due)
         assert recorder.decisions[ledger.find(id)] == outcome.decision
-        there = {record.position: record.event for record in records}
-        assert there[entry.position] == outcome.decision
+        events = {record.position: record.event for record in records}
+        assert events[entry.position] == outcome.decision
     counts = counts_of(ledger)
     assert counts == oracle.counts
     assert sum(counts.values()) == len(entries) + len(oracle.forgotten)
@@ -245,7 +245,9 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
         (id, value + 0.0) for id, value in oracle.observed.items()
     )
     assert recorder.observed(remembered=False) == sorted(
-        (one.decision.id, one.value + 0.0) for one in oracle.forgotten if one.value is not None
+        (forgotten.decision.id, forgotten.value + 0.0)
+        for forgotten in oracle.forgotten
+        if forgotten.value is not None
     )
     # Every event has one status, also after it was taken up or given up.
     assert min(ledger.counters.values(), default=0) >= 0
@@ -255,10 +257,12 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
     # Forgotten.
     assert ledger.watermark == oracle.watermark
     assert len(recorder.forgotten) == len(oracle.forgotten)
-    unsettled = [one.due for one in entries.values() if one.state in ("dormant", "pending")]
-    if ledger.rewards.window is not None and unsettled:
+    deadlines = [
+        entry_.due for entry_ in entries.values() if entry_.state in ("dormant", "pending")
+    ]
+    if ledger.rewards.window is not None and deadlines:
         assert ledger.due is not None
-        assert ledger.due <= min(due for due in unsettled if due is not None)
+        assert ledger.due <= min(due for due in deadlines if due is not None)
 
 
 def split(records: Iterable[Record], partitions: int) -> list[list[Record]]:

@@ -80,12 +80,12 @@ class Kept:
         self._steps = 0
 
     def _fit(self) -> None:
-        seen = Observations(self.prior.dim)
+        observations = Observations(self.prior.dim)
         for name, y in self.rewards.items():
-            seen.add(self.rows[name], y)
+            observations.add(self.rows[name], y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            estimate = Laplace().fit(seen, family=self.model.family, prior=self.prior)
+            estimate = Laplace().fit(observations, family=self.model.family, prior=self.prior)
         self.model.restart(estimate.theta, estimate.dispersion)
 
     def _sum(self, weights: dict[int, float]) -> Matrix:

@@ -34,15 +34,15 @@ def polya_gamma(z: Vector, rng: np.random.Generator) -> Vector:
     )
     in_tail = tail / (tail + body)
     drawn = np.empty(len(tilt))
-    left = np.arange(len(tilt))
-    while len(left):
-        far = rng.random(len(left)) < in_tail[left]
-        x = np.empty(len(left))
-        x[far] = CUT + rng.standard_exponential(int(far.sum())) / rate[left[far]]
-        x[~far] = _truncated_inverse_gaussian(tilt[left[~far]], rng)
-        taken = _below_series(x, rng)
-        drawn[left[taken]] = x[taken]
-        left = left[~taken]
+    remaining = np.arange(len(tilt))
+    while len(remaining):
+        far = rng.random(len(remaining)) < in_tail[remaining]
+        x = np.empty(len(remaining))
+        x[far] = CUT + rng.standard_exponential(int(far.sum())) / rate[remaining[far]]
+        x[~far] = _truncated_inverse_gaussian(tilt[remaining[~far]], rng)
+        accepted = _below_series(x, rng)
+        drawn[remaining[accepted]] = x[accepted]
+        remaining = remaining[~accepted]
     return 0.25 * drawn.reshape(np.shape(z))
 
 
@@ -50,7 +50,7 @@ def _below_series(x: Vector, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Accept each x with the probability density/proposal, by its alternating series."""
     partial = _coefficient(0, x)
     height = rng.random(len(x)) * partial
-    taken = np.zeros(len(x), dtype=np.bool_)
+    accepted = np.zeros(len(x), dtype=np.bool_)
     open_ = np.arange(len(x))
     n = 0
     while len(open_):
@@ -59,11 +59,11 @@ def _below_series(x: Vector, rng: np.random.Generator) -> NDArray[np.bool_]:
         partial[open_] += (-1) ** n * _coefficient(n, x[open_])
         if n % 2:
             decided = height[open_] <= partial[open_]
-            taken[open_[decided]] = True
+            accepted[open_[decided]] = True
         else:
             decided = height[open_] > partial[open_]
         open_ = open_[~decided]
-    return taken
+    return accepted
 
 
 def _coefficient(n: int, x: Vector) -> Vector:
@@ -77,10 +77,10 @@ def _coefficient(n: int, x: Vector) -> Vector:
 def _truncated_inverse_gaussian(tilt: Vector, rng: np.random.Generator) -> Vector:
     """Inverse Gaussian with mean 1/tilt and shape 1, given that it is below the cut."""
     drawn = np.empty(len(tilt))
-    left = np.arange(len(tilt))
-    while len(left):
-        z = tilt[left]
-        size = len(left)
+    remaining = np.arange(len(tilt))
+    while len(remaining):
+        z = tilt[remaining]
+        size = len(remaining)
         # Mean above the cut: 1/N² with N beyond 1/√cut, tilted by e^{-z²x/2}.
         first, second = rng.standard_exponential((2, size))
         wide = CUT / np.square(1.0 + CUT * first)
@@ -94,9 +94,9 @@ def _truncated_inverse_gaussian(tilt: Vector, rng: np.random.Generator) -> Vecto
         narrow = np.where(swap, np.square(mean) / root, root)
         heavy = z < 1.0 / CUT
         x = np.where(heavy, wide, narrow)
-        taken = np.where(heavy, fits, narrow < CUT)
-        drawn[left[taken]] = x[taken]
-        left = left[~taken]
+        accepted = np.where(heavy, fits, narrow < CUT)
+        drawn[remaining[accepted]] = x[accepted]
+        remaining = remaining[~accepted]
     return drawn
 
 
@@ -119,7 +119,7 @@ def posterior_draws(
     pull = prior.precision @ prior.mean + (y - 0.5) @ X
     start = np.linalg.cholesky(np.linalg.inv(prior.precision))
     theta = prior.mean + rng.standard_normal((chains, dim)) @ start.T
-    kept = np.empty((sweeps, chains, dim))
+    draws = np.empty((sweeps, chains, dim))
     for sweep in range(-burn_in, sweeps):
         omega = polya_gamma(theta @ X.T, rng)
         precision = prior.precision + (omega @ outer).reshape(chains, dim, dim)
@@ -128,5 +128,5 @@ def posterior_draws(
         white = np.linalg.solve(factor, np.broadcast_to(pull[:, None], noise.shape)) + noise
         theta = np.linalg.solve(factor.mT, white)[:, :, 0]
         if sweep >= 0:
-            kept[sweep] = theta
-    return kept.reshape(sweeps * chains, dim)
+            draws[sweep] = theta
+    return draws.reshape(sweeps * chains, dim)

@@ -85,14 +85,14 @@ def world(family: Family) -> GLM:
 
 def watched(policy: Policy) -> tuple[Policy, list[Choice]]:
     """A twin of a policy, and the list its choices will be in."""
-    twin, seen = copy.copy(policy), []
+    twin, choices = copy.copy(policy), []
 
     def choose(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        seen.append(policy.choose(model, rows, rng))
-        return seen[-1]
+        choices.append(policy.choose(model, rows, rng))
+        return choices[-1]
 
     object.__setattr__(twin, "choose", choose)
-    return twin, seen
+    return twin, choices
 
 
 def played(
@@ -117,8 +117,8 @@ def played(
     )
     environment = world(policy.family)
     arrivals: dict[int, list[int]] = {}
-    for s, wait in enumerate(trace.delay.tolist()):
-        arrivals.setdefault(s + wait + 1, []).append(s)
+    for s, rounds in enumerate(trace.delay.tolist()):
+        arrivals.setdefault(s + rounds + 1, []).append(s)
     decisions: list[Decision] = []
     pending: list[int] = []
     rewards: list[float] = []

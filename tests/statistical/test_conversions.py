@@ -30,7 +30,9 @@ def test_predictions_before_the_first_window_has_ended(full: bool) -> None:
         runs = [
             run("fresh500", way, "ucb", 1_000, seed) for seed in range(200, 220 if full else 203)
         ]
-        ratios[way] = sum(one["predicted"] for one in runs) / sum(one["true"] for one in runs)
+        ratios[way] = sum(result["predicted"] for result in runs) / sum(
+            result["true"] for result in runs
+        )
     assert 0.65 <= ratios["conversions"] <= 1.35
     assert ratios["default W"] > 3.0
 
@@ -38,10 +40,10 @@ def test_predictions_before_the_first_window_has_ended(full: bool) -> None:
 def test_steps_by_age(full: bool) -> None:
     """Against the exact step: within a quarter of a posterior deviation."""
     problem = PROBLEMS["fresh500"]
-    more, rewards = WAYS["conversions"](problem)
+    options, rewards = WAYS["conversions"](problem)
     for seed in range(300, 310 if full else 302):
         world = problem.world(seed)
-        policy = policy_of("ucb", world.dim, more)
+        policy = policy_of("ucb", world.dim, options)
         trace = simulate(policy, world, problem.delay, horizon=1_511, seed=seed, rewards=rewards)
         assert buckets.off(trace.learner) <= buckets.MOST
 
@@ -49,9 +51,9 @@ def test_steps_by_age(full: bool) -> None:
 @pytest.mark.parametrize("window", [100.0, 1e7])
 def test_a_window_may_be_long(window: float) -> None:
     """After three mean delays the law is known well enough, whatever the window."""
-    found = [predicted(window, 3.0, 100.0, seed) for seed in range(20)]
-    assert 0.8 < np.mean(found) < 1.25
-    assert max(found) < 3.0
+    ratios = [predicted(window, 3.0, 100.0, seed) for seed in range(20)]
+    assert 0.8 < np.mean(ratios) < 1.25
+    assert max(ratios) < 3.0
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -99,8 +99,8 @@ def test_a_mixture_loses_its_share_at_random() -> None:
     delays = Mixture(never=0.3, base=Geometric(mean=100)).sample(200_000, np.random.default_rng(13))
     lost = delays == NEVER
     assert errors(lost, 0.3) < 5.0
-    come = delays[~lost]
-    assert abs(come.mean() - 100.0) < 5.0 * 100.5 / math.sqrt(come.size)
+    arrived = delays[~lost]
+    assert abs(arrived.mean() - 100.0) < 5.0 * 100.5 / math.sqrt(arrived.size)
     assert errors(lost[1:] & lost[:-1], 0.09) < 6.0  # pairs overlap: a little more than 5
 
 

@@ -33,12 +33,12 @@ def exact_forms(rows: Matrix, weights: Vector, probes: Matrix) -> Extended:
         part = rows[start : start + 1000].astype(np.longdouble)
         H += (part * weights[start : start + 1000, None]).T @ part
     factor = np.zeros_like(H)
-    solved = probes.T.astype(np.longdouble)
+    solution = probes.T.astype(np.longdouble)
     for j in range(dim):
         factor[j, j] = np.sqrt(H[j, j] - factor[j, :j] @ factor[j, :j])
         factor[j + 1 :, j] = (H[j + 1 :, j] - factor[j + 1 :, :j] @ factor[j, :j]) / factor[j, j]
-        solved[j] = (solved[j] - factor[j, :j] @ solved[:j]) / factor[j, j]
-    return np.asarray(np.square(solved).sum(axis=0))
+        solution[j] = (solution[j] - factor[j, :j] @ solution[:j]) / factor[j, j]
+    return np.asarray(np.square(solution).sum(axis=0))
 
 
 def drift(root: Matrix, rows: Matrix, weights: Vector, rng: np.random.Generator) -> float:
@@ -57,7 +57,7 @@ def test_roots_that_are_renewed_do_not_drift(dim: int, family: Family, full: boo
     rows = sphere(n, dim, rng)
     rewards = family.sample(rows @ (3.0 * sphere(1, dim, rng)[0]), rng)
     model = Model(Prior.ridge(dim), family)
-    frozen, learned = np.empty(n), np.empty(n)
+    frozen_weights, learned = np.empty(n), np.empty(n)
     observed, decided = np.eye(dim), np.eye(dim)
     period = max(1000, 10 * dim) // 2  # each decision is a step of each root
     last = 0
@@ -65,15 +65,18 @@ def test_roots_that_are_renewed_do_not_drift(dim: int, family: Family, full: boo
         if t - last == period:
             part = rows[last:t]
             observed += (part * learned[last:t, None]).T @ part
-            decided += (part * frozen[last:t, None]).T @ part
+            decided += (part * frozen_weights[last:t, None]).T @ part
             model.renew(observed, decided)
             last = t
-        frozen[t] = model.argmax_ucb(x[None, :], 0.0)[3]
-        model.add_pending(x, float(frozen[t]))
+        frozen_weights[t] = model.argmax_ucb(x[None, :], 0.0)[3]
+        model.add_pending(x, float(frozen_weights[t]))
         learned[t] = model.learn(x, float(rewards[t]))
-    found = drift(model.observed, rows, learned, rng), drift(model.decided, rows, frozen, rng)
-    print(f"\nd={dim} {family}: observed {found[0]:.1e}, decided {found[1]:.1e}")
-    assert max(found) < BOUND
+    drifts = (
+        drift(model.observed, rows, learned, rng),
+        drift(model.decided, rows, frozen_weights, rng),
+    )
+    print(f"\nd={dim} {family}: observed {drifts[0]:.1e}, decided {drifts[1]:.1e}")
+    assert max(drifts) < BOUND
 
 
 @pytest.mark.parametrize("chosen", [kernels.plain, kernels.best], ids=["plain", "best"])
@@ -88,9 +91,9 @@ def test_a_root_that_is_never_renewed_hardly_drifts(
     root, count = root_of(np.eye(dim)), chosen().count
     for x in rows:
         count(root, x, 1.0)
-    found = drift(root, rows, np.ones(n), rng)
-    print(f"\nd={dim} {chosen.__name__}, never renewed: {found:.1e}")
-    assert found < BOUND
+    error = drift(root, rows, np.ones(n), rng)
+    print(f"\nd={dim} {chosen.__name__}, never renewed: {error:.1e}")
+    assert error < BOUND
 
 
 @pytest.mark.parametrize("dim", [10, 50])
@@ -104,6 +107,6 @@ def test_a_root_hardly_drifts_when_rows_leave_again(dim: int, full: bool) -> Non
         count(root, x, 1.0)
         if t >= 200:
             count(root, rows[t - 200], -1.0)
-    found = drift(root, rows[-200:], np.ones(200), rng)
-    print(f"\nd={dim}, a window of 200 rows: {found:.1e}")
-    assert found < BOUND
+    error = drift(root, rows[-200:], np.ones(200), rng)
+    print(f"\nd={dim}, a window of 200 rows: {error:.1e}")
+    assert error < BOUND

@@ -74,16 +74,16 @@ def test_conversions_to_come_are_forecast() -> None:
 
 def test_dependence_has_its_size_and_power() -> None:
     """Dependence has its size and power."""
-    for on in ("action", "reward"):
-        null = f"{on}, none, 20 % pending"
-        found = [
+    for dependence in ("action", "reward"):
+        null = f"{dependence}, none, 20 % pending"
+        rejected = [
             curves.measure_dependence(null, seed)[0]["rejected"]
             for seed in range(FIRST, FIRST + 100)
         ]
-        assert at_least([not one for one in found], 0.94)
-        slow = f"{on}, twice as slow, 20 % pending"
-        found = [
+        assert at_least([not is_rejected for is_rejected in rejected], 0.94)
+        slow = f"{dependence}, twice as slow, 20 % pending"
+        rejected = [
             curves.measure_dependence(slow, seed)[0]["rejected"]
             for seed in range(FIRST, FIRST + 20)
         ]
-        assert at_least(found, 0.95)
+        assert at_least(rejected, 0.95)

@@ -135,12 +135,12 @@ def assert_sound(estimate: Estimate, family: Family) -> None:
     for value in (estimate.theta, estimate.mean, estimate.precision, estimate.covariance):
         assert np.isfinite(value).all()
     assert np.linalg.svdvals(root_of(estimate.precision))[-1] > 0.0
-    before = np.diag(np.linalg.inv(prior_of(estimate, family)))
+    variances = np.diag(np.linalg.inv(prior_of(estimate, family)))
     root = root_of(estimate.precision)
-    assert (np.vecdot(root, root) <= before * (1 + 1e-6)).all()
+    assert (np.vecdot(root, root) <= variances * (1 + 1e-6)).all()
     if estimate.doubt is not None:
-        before = before * estimate.prior.precision[0, 0] / AUTO_RANGE[0]
-    assert (np.diag(estimate.covariance) <= before * (1 + 1e-6)).all()
+        variances = variances * estimate.prior.precision[0, 0] / AUTO_RANGE[0]
+    assert (np.diag(estimate.covariance) <= variances * (1 + 1e-6)).all()
 
 
 def distance_to_maximum(X: Matrix, y: Vector, family: Family, estimate: Estimate) -> float:
@@ -156,11 +156,11 @@ def distance_to_maximum(X: Matrix, y: Vector, family: Family, estimate: Estimate
         mean, slope = 0.5 + 0.5 * np.tanh(eta / 2), 0.25 / np.square(np.cosh(eta / 2))
     prior = prior_of(estimate, family).astype(np.longdouble)
     H = prior + (rows * slope[:, None]).T @ rows / estimate.dispersion
-    left = (y - mean) @ rows / estimate.dispersion - prior @ theta
+    residual = (y - mean) @ rows / estimate.dispersion - prior @ theta
     square = 0.0
     for j in range(len(H)):  # Gaussian elimination: Σ left²/pivot is leftᵀH⁻¹left
-        square += float(left[j] ** 2 / H[j, j])
-        left[j + 1 :] -= H[j + 1 :, j] * (left[j] / H[j, j])
+        square += float(residual[j] ** 2 / H[j, j])
+        residual[j + 1 :] -= H[j + 1 :, j] * (residual[j] / H[j, j])
         H[j + 1 :, j + 1 :] -= np.outer(H[j + 1 :, j], H[j, j + 1 :]) / H[j, j]
     return float(np.sqrt(square))
 

@@ -88,9 +88,9 @@ def assert_finite_and_definite(kept: Kept, rows: Matrix) -> None:
 
 def assert_no_less_certain_than_the_prior(kept: Kept, rows: Matrix) -> None:
     """No row's standard deviation is above that of the prior, N(0, I)."""
-    before = np.linalg.norm(rows, axis=1) * (1 + 1e-6)
+    norms = np.linalg.norm(rows, axis=1) * (1 + 1e-6)
     for root in (kept.model.observed, kept.model.decided):
-        assert (np.linalg.norm(rows @ root, axis=1) <= before).all()
+        assert (np.linalg.norm(rows @ root, axis=1) <= norms).all()
 
 
 @KERNELS
@@ -168,10 +168,10 @@ def test_a_gaussian_reward_of_a_long_row_is_taken_back_exactly(length: float) ->
         model.add_pending(x, 1.0)
         model.learn(x, float(rng.normal()))
     theta, covariance = moved(model)
-    long = length * sphere(1, 3, rng)[0]
-    model.add_pending(long, 1.0)
-    weight = model.learn(long, 5.0)
-    if not model.retract(long, 5.0, weight):
+    row = length * sphere(1, 3, rng)[0]
+    model.add_pending(row, 1.0)
+    weight = model.learn(row, 5.0)
+    if not model.retract(row, 5.0, weight):
         assert length >= 1e4
         return
     after = moved(model)

@@ -162,11 +162,11 @@ NAMES = [row.name for row in ROWS]
 def simulated(number: int, runs: int) -> tuple[Vector, Vector]:
     """The number missing in the last round and the largest of all, run by run."""
     rng = np.random.default_rng([2024, number])
-    found = np.empty((2, runs))
+    counts = np.empty((2, runs))
     for run in range(runs):
         missing = outstanding(ROWS[number].delay.sample(HORIZON, rng))
-        found[:, run] = missing[-1], missing.max()
-    return found[0], found[1]
+        counts[:, run] = missing[-1], missing.max()
+    return counts[0], counts[1]
 
 
 @pytest.fixture
@@ -206,8 +206,8 @@ def test_bounds_are_as_far_from_the_quantiles_as_was_measured(row: Row) -> None:
         bound = bounds[name]
         assert bound.value is not None
         assert bound.maximum is not None
-        found = bound.value / row.quantiles[0], bound.maximum / row.quantiles[1]
-        assert found == pytest.approx(ratios, rel=0.005), name
+        actual = bound.value / row.quantiles[0], bound.maximum / row.quantiles[1]
+        assert actual == pytest.approx(ratios, rel=0.005), name
 
 
 def test_bennett_needs_independence(runs: int) -> None:

@@ -55,12 +55,12 @@ def distances(design: Design, size: float, dim: int, n: int, full: bool) -> tupl
         problem = design(dim, n, size, rng)
         maximum = Laplace().fit(problem.seen(), family=Bernoulli(), prior=prior)
         orders = [np.arange(n), *(rng.permutation(n) for _ in range(4))]
-        found = [
+        thetas = [
             Online().fit(problem.seen(order), family=Bernoulli(), prior=prior).theta
             for order in orders
         ]
-        to_maximum += [norms(theta - maximum.theta, maximum) for theta in found]
-        between += [norms(a - b, maximum) for i, a in enumerate(found) for b in found[:i]]
+        to_maximum += [norms(theta - maximum.theta, maximum) for theta in thetas]
+        between += [norms(a - b, maximum) for i, a in enumerate(thetas) for b in thetas[:i]]
     return np.array(to_maximum), np.array(between)
 
 

@@ -65,9 +65,9 @@ def test_draws_have_the_shape_of_the_tilts_and_follow_each_of_them() -> None:
 def grid_posterior(X: Matrix, y: Vector, prior: Prior, points: Matrix) -> Vector:
     """The posterior's share of each point of an even grid."""
     eta = points @ X.T
-    away = points - prior.mean
+    offset = points - prior.mean
     log = (y * eta - np.logaddexp(0.0, eta)).sum(axis=1)
-    log -= 0.5 * np.einsum("ij,jk,ik->i", away, prior.precision, away)
+    log -= 0.5 * np.einsum("ij,jk,ik->i", offset, prior.precision, offset)
     share: Vector = np.exp(log - log.max())
     share /= share.sum()
     return share

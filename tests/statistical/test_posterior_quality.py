@@ -60,9 +60,9 @@ def variation(first: Matrix, second: Matrix) -> float:
 def quality(dim: int, n: int, sets: int, sweeps: int) -> Quality:
     """The quality of Laplace, averaged over ``sets`` data sets."""
     rows = [_quality(dim, n, sweeps, np.random.default_rng([dim, n, k])) for k in range(sets)]
-    found = Quality(*np.mean(rows, axis=0).tolist())
-    print(f"\nd={dim} n={n}, {sets} data sets, {100 * sweeps} Gibbs draws each: {found}")
-    return found
+    result = Quality(*np.mean(rows, axis=0).tolist())
+    print(f"\nd={dim} n={n}, {sets} data sets, {100 * sweeps} Gibbs draws each: {result}")
+    return result
 
 
 def _quality(dim: int, n: int, sweeps: int, rng: np.random.Generator) -> Vector:
@@ -74,16 +74,16 @@ def _quality(dim: int, n: int, sweeps: int, rng: np.random.Generator) -> Vector:
     plain = Laplace().fit(problem.seen(), family=Bernoulli(), prior=prior)
     corrected = Laplace(mean_correction=True).fit(problem.seen(), family=Bernoulli(), prior=prior)
     arms = np.stack([sphere(ARMS, dim, rng) for _ in range(10)])
-    wanted = shares(exact, arms)
+    expected = shares(exact, arms)
     spread = rng.standard_normal((NORMAL_DRAWS, dim)) @ root_of(plain.precision).T
     half = len(exact) // 2
     scale = exact.std(axis=0)
     centre = exact.mean(axis=0)
     return np.array(
         [
-            variation(shares(plain.mean + spread, arms), wanted),
-            variation(shares(corrected.mean + spread, arms), wanted),
-            variation(shares(plain.mean + 1.2 * spread, arms), wanted),
+            variation(shares(plain.mean + spread, arms), expected),
+            variation(shares(corrected.mean + spread, arms), expected),
+            variation(shares(plain.mean + 1.2 * spread, arms), expected),
             variation(shares(exact[:half], arms), shares(exact[half:], arms)),
             math.sqrt(np.mean(np.square((plain.mean - centre) / scale))),
             math.sqrt(np.mean(np.square((corrected.mean - centre) / scale))),
@@ -109,9 +109,9 @@ def test_the_draws_are_many_enough_to_tell_total_variations_of_03(
     dim: int, n: int, full: bool
 ) -> None:
     """Halves of the exact draws differ by at most .02; a normal a fifth too wide is beyond .03."""
-    found = size(dim, n, full)
-    assert found.floor <= 0.02
-    assert found.wide_variation > 0.03
+    result = size(dim, n, full)
+    assert result.floor <= 0.02
+    assert result.wide_variation > 0.03
 
 
 @pytest.mark.parametrize(("dim", "n"), [(5, 20), (20, 100)])
@@ -123,11 +123,11 @@ def test_the_corrected_mean_is_the_posterior_mean(dim: int, n: int, full: bool) 
 @pytest.mark.parametrize(("dim", "n"), [(5, 20), (5, 100), (20, 100)])
 def test_the_correction_brings_the_mean_nearer(dim: int, n: int, full: bool) -> None:
     """The corrected mean has less than half the error of the maximum, on the same data sets."""
-    found = size(dim, n, full)
-    assert found.corrected_error < 0.5 * found.error
+    result = size(dim, n, full)
+    assert result.corrected_error < 0.5 * result.error
 
 
 def test_the_correction_brings_the_choice_of_arms_nearer_where_rewards_are_few(full: bool) -> None:
     """With d = 5 and n = 20 the total variation is smaller with the corrected mean."""
-    found = size(5, 20, full)
-    assert found.corrected_variation < found.variation
+    result = size(5, 20, full)
+    assert result.corrected_variation < result.variation

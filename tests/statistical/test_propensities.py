@@ -75,12 +75,12 @@ class Audit:
         """Choose ``size`` times; nothing is decided, so the model stays as it is."""
         rng = np.random.default_rng(seed)
         counts = np.zeros(len(rows))
-        said: dict[int, set[float]] = {}
+        propensities: dict[int, set[float]] = {}
         for _ in range(size):
             choice = policy.choose(model, rows, rng)
             counts[choice.index] += 1.0
-            said.setdefault(choice.index, set()).add(choice.propensity)
-        return cls(counts, said)
+            propensities.setdefault(choice.index, set()).add(choice.propensity)
+        return cls(counts, propensities)
 
     @property
     def size(self) -> float:
@@ -91,10 +91,10 @@ class Audit:
     def shares(self) -> Vector:
         """The one propensity of each row that was chosen, 0 for any other."""
         assert all(len(values) == 1 for values in self.said.values()), "a propensity that moves"
-        found = np.zeros(len(self.counts))
+        shares = np.zeros(len(self.counts))
         for index, values in self.said.items():
-            found[index] = next(iter(values))
-        return found
+            shares[index] = next(iter(values))
+        return shares
 
     def p_value(self) -> float:
         """Of the chi-square test, rows expected less than five times taken together."""
@@ -104,10 +104,12 @@ class Audit:
 def chi_square(counts: Vector, expected: Vector) -> float:
     """The p-value of counts against what was expected, small cells taken together."""
     rare = expected < 5.0
-    seen = np.append(counts[~rare], counts[rare].sum())
-    hoped = np.append(expected[~rare], max(float(counts.sum() - expected[~rare].sum()), 0.0))
-    used = hoped > 0.5
-    statistic = float((np.square(seen - hoped)[used] / hoped[used]).sum())
+    observed = np.append(counts[~rare], counts[rare].sum())
+    expected_counts = np.append(
+        expected[~rare], max(float(counts.sum() - expected[~rare].sum()), 0.0)
+    )
+    used = expected_counts > 0.5
+    statistic = float((np.square(observed - expected_counts)[used] / expected_counts[used]).sum())
     return float(chi2.sf(statistic, used.sum() - 1)) if used.sum() > 1 else 1.0
 
 
@@ -178,16 +180,16 @@ def test_rows_are_chosen_as_often_as_is_said(name: str, floor: float, full: bool
 
 def test_the_cases_are_not_all_certain() -> None:
     """Ties, twins and draws have propensities below 1, a plain best row has 1."""
-    found = {}
+    largest = {}
     for name, case in CASES.items():
         model = settled(case.policy, decisions=case.decisions, using=case.using)
-        found[name] = Audit.of(case.policy, model, case.rows, 200).shares.max()
-    assert found["ucb"] == found["greedy"] == 1.0
-    assert found["ucb-all-tie"] == found["rayleigh-all-tie"] == 0.25
-    assert found["ucb-twins"] == found["blind-ucb"] == pytest.approx(1.0 / 3.0)
-    assert found["rayleigh"] < 1.0
-    assert found["greedy-all-tie"] == found["uniform"] == pytest.approx(1.0 / 6.0)
-    assert all(found[name] < 0.95 for name in found if "thompson" in name)
+        largest[name] = Audit.of(case.policy, model, case.rows, 200).shares.max()
+    assert largest["ucb"] == largest["greedy"] == 1.0
+    assert largest["ucb-all-tie"] == largest["rayleigh-all-tie"] == 0.25
+    assert largest["ucb-twins"] == largest["blind-ucb"] == pytest.approx(1.0 / 3.0)
+    assert largest["rayleigh"] < 1.0
+    assert largest["greedy-all-tie"] == largest["uniform"] == pytest.approx(1.0 / 6.0)
+    assert all(largest[name] < 0.95 for name in largest if "thompson" in name)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.1])
@@ -268,13 +270,13 @@ def test_a_propensity_given_its_pool_weighs_choices_right(name: str, full: bool)
     then: Any = getattr(policy, "then", policy)
     size = 100_000 if full else 20_000
     rng = np.random.default_rng(2)
-    weighed, counts, said = np.zeros((size, 4)), np.zeros(4), set()
+    weighed, counts, propensities = np.zeros((size, 4)), np.zeros(4), set()
     for k in range(size):
         choice = policy.choose(model, rows, rng)
         weighed[k, choice.index] = 1.0 / choice.propensity
         counts[choice.index] += 1.0
-        said.add(choice.propensity)
-    assert len(said) > 10
+        propensities.add(choice.propensity)
+    assert len(propensities) > 10
     thetas = model.theta + then.scale * rng.standard_normal((1_000_000, DIM)) @ model.decided.T
     best = np.bincount((thetas @ rows.T).argmax(axis=1), minlength=4) / len(thetas)
     assert best.min() > 0.02
@@ -320,8 +322,8 @@ def test_rayleigh_shares_are_those_of_draws(full: bool) -> None:
         assert shares.min() >= 0.0
         b = np.sqrt(-2.0 * np.log(1.0 - rng.random(2_000_000 if full else 200_000)))
         won = np.zeros(arms)
-        for some in np.array_split(b, 10):
-            scores = means + np.multiply.outer(some, deviations)
+        for chunk in np.array_split(b, 10):
+            scores = means + np.multiply.outer(chunk, deviations)
             top = scores == scores.max(axis=1, keepdims=True)
             won += (top / top.sum(axis=1, keepdims=True)).sum(axis=0)
         worst = max(worst, float(np.abs(won / len(b) - shares).max()))

@@ -17,15 +17,15 @@ def regret(context: Fields, seed: int, rounds: int) -> float:
     features = PerArm(["a", "b", "c"], context=context)
     bandit = Bandit(features, rewards=Explicit(), seed=seed, keep_requests=0.0)
     rng = np.random.default_rng(seed)
-    lost = 0.0
+    total = 0.0
     for _ in range(rounds):
         x, y = rng.uniform(-2, 2, 2).tolist()
         turn = math.atan2(y, x) + 2 * math.hypot(x, y)
         chances = [0.5 + 0.4 * math.sin(turn + k * math.tau / 3) for k in range(3)]
         decision = bandit.decide({"x": x, "y": y})
         bandit.observe(decision.id, float(rng.random() < chances[decision.index]))
-        lost += max(chances) - chances[decision.index]
-    return lost
+        total += max(chances) - chances[decision.index]
+    return total
 
 
 def test_random_features_lower_the_regret_on_a_spiral(full: bool) -> None:

@@ -49,13 +49,13 @@ def regrets(
     make: Callable[[int], Policy], problem: str, delay: str, seeds: int, horizon: int
 ) -> Vector:
     """The final regret for each seed; ``make`` gets the width of a row."""
-    found = []
+    results = []
     for seed in range(seeds):
         world = PROBLEMS[problem](seed)
         policy = make(world.dim)
         trace = simulate(policy, world, DELAYS[delay], horizon=horizon, seed=seed)
-        found.append(float(trace.regret[-1]))
-    return np.array(found)
+        results.append(float(trace.regret[-1]))
+    return np.array(results)
 
 
 def ucb(dim: int) -> Policy:
@@ -118,9 +118,11 @@ def test_delayed_ucb_learns_digits(full: bool) -> None:
 def test_thompson_and_ucb_are_alike(problem: str, full: bool) -> None:
     """Neither loses twice as much as the other, where rewards are 1000 rounds late or so."""
     seeds, horizon = (20, 10_000) if full else (6, 3_000)
-    one = regrets(ucb, problem, "geo1000", seeds, horizon)
-    two = regrets(lambda dim: DelayedThompson(dim, Bernoulli()), problem, "geo1000", seeds, horizon)
-    assert 0.5 < two.mean() / one.mean() < 2.0
+    ucb_regret = regrets(ucb, problem, "geo1000", seeds, horizon)
+    thompson_regret = regrets(
+        lambda dim: DelayedThompson(dim, Bernoulli()), problem, "geo1000", seeds, horizon
+    )
+    assert 0.5 < thompson_regret.mean() / ucb_regret.mean() < 2.0
 
 
 class Recomputing(Learner):
@@ -163,14 +165,14 @@ def test_frozen_weights_cost_nothing(
     """Weighing pending decisions anew at every fit changes the regret by less than two errors."""
     seeds, horizon = (40, 10_000) if full else (8, 3_000)
     frozen = regrets(ucb, problem, delay, seeds, horizon)
-    made: list[Recomputing] = []
+    learners: list[Recomputing] = []
 
     def recomputing(*args: Any, **more: Any) -> Learner:
-        made.append(Recomputing(*args, **more))
-        return made[-1]
+        learners.append(Recomputing(*args, **more))
+        return learners[-1]
 
     monkeypatch.setattr(fold, "Learner", recomputing)
-    anew = regrets(ucb, problem, delay, seeds, horizon)
-    assert len(made) == seeds
-    assert min(learner.changed for learner in made) > 1.0
-    assert abs((frozen - anew).mean()) <= 2.0 * error(frozen - anew)
+    recomputed = regrets(ucb, problem, delay, seeds, horizon)
+    assert len(learners) == seeds
+    assert min(learner.changed for learner in learners) > 1.0
+    assert abs((frozen - recomputed).mean()) <= 2.0 * error(frozen - recomputed)

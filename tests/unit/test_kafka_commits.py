@@ -70,8 +70,8 @@ class _Brokers(Offsets):
 
     def first_from(self, partition: int, stamp: int) -> int:
         """Return its offset."""
-        found = [n for n, one in enumerate(self._stamps) if one >= stamp]
-        return found[0] if found else 1 << 62
+        numbers = [n for n, number in enumerate(self._stamps) if number >= stamp]
+        return numbers[0] if numbers else 1 << 62
 
 
 @given(st.lists(st.integers(0, 1 << 42), min_size=1, max_size=12), st.integers(0, 1 << 42))
@@ -79,8 +79,8 @@ def test_a_stamp_is_held_wherever_reading_begins(stamps: list[int], floor: int) 
     """As reading from the first record holds it, also behind records that were deleted."""
     reader = Reader(NOWHERE, "topic", _Brokers(stamps), lambda partition: floor)
     for offset, stamp in enumerate(stamps):
-        held = max(floor, *stamps[: offset + 1])
-        assert reader._greatest_before(0, offset, stamp) == held
+        latest = max(floor, *stamps[: offset + 1])
+        assert reader._greatest_before(0, offset, stamp) == latest
 
 
 class _Deaf:
@@ -98,7 +98,7 @@ class _Deaf:
         """Return where partitions end."""
         if not self._answers:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return [TopicPartition("topic", one.partition, 7) for one in asked]
+        return [TopicPartition("topic", partition.partition, 7) for partition in asked]
 
 
 def test_a_question_that_fails_is_asked_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_an_address_of_kafka_names_brokers_and_a_shelf() -> None:
     assert store.name == "kafka"
     assert store.place == "Kafka at k1:9092,k2:9092 and database 'shop' on db"
     assert "secret" not in repr(store)
-    for wrong in (
+    for address in (
         "kafka:k1:9092?shelf=postgresql://db/shop",
         "kafka://?shelf=postgresql://db/shop",
         "kafka://k1:9092",
@@ -124,6 +124,6 @@ def test_an_address_of_kafka_names_brokers_and_a_shelf() -> None:
         "kafka://k1:9092?shelf=postgresql://db/shop&copies=none",
     ):
         with pytest.raises(InvalidInput):
-            open_store(wrong)
+            open_store(address)
     with pytest.raises(InvalidInput, match=r"acks"):
         Cluster("k1:9092", {"acks": "1"}, 1.0)

@@ -38,9 +38,9 @@ def test_a_row_that_is_not_finite_is_signalled_among_others(
 ) -> None:
     """Upper returns NaN as the mean, whatever the width and wherever the row stands."""
     family = _named(chosen, Bernoulli())
-    for at in np.ndindex(4, 3):
+    for index in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
-        rows[at] = value
+        rows[index] = value
         assert math.isnan(
             chosen.upper(rows, NONE[:4], THETA[None], ROOT[None], width, 0.0, family)[2]
         )
@@ -51,9 +51,9 @@ def test_a_row_that_is_not_finite_is_signalled_among_draws(chosen: Kernels, valu
     """Sampled returns NaN as the mean too, whichever row a draw would favour."""
     family = _named(chosen, Bernoulli())
     pool = np.random.default_rng(0).normal(size=(1, 4, 8)).astype(np.float32)
-    for at in np.ndindex(4, 3):
+    for index in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
-        rows[at] = value
+        rows[index] = value
         assert math.isnan(chosen.sampled(rows, NONE[:4], THETA[None], pool, 0.0, family)[2])
 
 
@@ -64,9 +64,9 @@ def test_a_row_that_is_not_finite_changes_nothing(
 ) -> None:
     """Count, learn, unlearn and amend signal it and leave root and θ bit for bit."""
     named = _named(chosen, family)
-    for at in range(3):
+    for index in range(3):
         x = np.array([0.5, -1.0, 2.0])
-        x[at] = value
+        x[index] = value
         root, theta = ROOT.copy(), THETA.copy()
         assert not chosen.count(root, x, 1.0) < math.inf
         assert math.isnan(chosen.learn(root, theta, x, 1.0, named, 1.0))
@@ -88,12 +88,12 @@ def test_a_draw_chooses_its_best_row(chosen: Kernels, full: bool) -> None:
         best = [int(np.argmax(row)) for row in scores]
         drawn = int(rng.integers(draws))
         u = (drawn + 0.5) / draws
-        found = chosen.sampled(
+        result = chosen.sampled(
             rows, NONE[:1].repeat(arms), theta[None], pool[None], u, _named(chosen, Bernoulli())
         )
         mean = 1.0 / (1.0 + math.exp(-float(rows[best[drawn]] @ theta)))
-        assert found[:2] == (best[drawn], best.count(best[drawn]) / draws)
-        assert found[2:] == pytest.approx((mean, mean * (1.0 - mean)), rel=1e-10)
+        assert result[:2] == (best[drawn], best.count(best[drawn]) / draws)
+        assert result[2:] == pytest.approx((mean, mean * (1.0 - mean)), rel=1e-10)
 
 
 def test_equal_rows_divide_a_draw_evenly(chosen: Kernels) -> None:
@@ -101,12 +101,12 @@ def test_equal_rows_divide_a_draw_evenly(chosen: Kernels) -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(3, 3))[[0, 1, 0, 2, 0]]
     pool = np.vstack([rng.normal(size=(3, 8)), np.ones((1, 8))]).astype(np.float32)
-    us = (np.arange(240) + 0.5) / 240
+    uniforms = (np.arange(240) + 0.5) / 240
     named = _named(chosen, Bernoulli())
-    found = [chosen.sampled(rows, NONE[:5], THETA[None], pool[None], u, named) for u in us]
-    counts = np.bincount([one[0] for one in found], minlength=5)
+    results = [chosen.sampled(rows, NONE[:5], THETA[None], pool[None], u, named) for u in uniforms]
+    counts = np.bincount([result[0] for result in results], minlength=5)
     assert counts[0] == counts[2] == counts[4] > 0
-    for index, share, *_ in found:
+    for index, share, *_ in results:
         assert share == pytest.approx(counts[index] / 240)
 
 
@@ -120,16 +120,16 @@ class Clone(Bernoulli):
 def test_a_family_of_ones_own_runs_like_a_built_in_one(chosen: Kernels) -> None:
     """A clone of Bernoulli without a number gives what Bernoulli gives, step by step."""
     rng = np.random.default_rng(2)
-    own = Model(Prior.ridge(4), Clone(), kernels=chosen)
+    custom = Model(Prior.ridge(4), Clone(), kernels=chosen)
     built_in = Model(Prior.ridge(4), Bernoulli(), kernels=chosen)
     for k in range(150):
         x, y = rng.normal(size=4), float(rng.integers(0, 2))
-        for model in (own, built_in):
+        for model in (custom, built_in):
             model.add_pending(x, model.argmax_ucb([x], 1.0)[3])
             weight = model.learn(x, y)
             model.revise(x, y, 0.9 * y)
             if k % 3 == 0:
                 assert model.retract(x, 0.9 * y, weight)
-    np.testing.assert_allclose(own.theta, built_in.theta, atol=1e-10)
-    np.testing.assert_allclose(own.observed, built_in.observed, atol=1e-10)
-    np.testing.assert_allclose(own.decided, built_in.decided, atol=1e-10)
+    np.testing.assert_allclose(custom.theta, built_in.theta, atol=1e-10)
+    np.testing.assert_allclose(custom.observed, built_in.observed, atol=1e-10)
+    np.testing.assert_allclose(custom.decided, built_in.decided, atol=1e-10)

@@ -50,9 +50,9 @@ def _states(rng: np.random.Generator, zeros: float) -> Iterator[State]:
         rows = rng.normal(size=(arms, dim))
         for row in rows:
             start = int(rng.integers(dim))
-            kept = max(round(dim * (1.0 - zeros)), 0)
-            row[: min(start, dim - kept)] = 0.0
-            row[min(start, dim - kept) + kept :] = 0.0
+            count = max(round(dim * (1.0 - zeros)), 0)
+            row[: min(start, dim - count)] = 0.0
+            row[min(start, dim - count) + count :] = 0.0
         yield rows, rng.normal(size=dim), np.triu(rng.normal(size=(dim, dim)))
 
 
@@ -63,10 +63,10 @@ def test_products(states: list[State]) -> None:
             np.testing.assert_allclose(SWAPPED[left](x, root), left(x, root), atol=1e-12)
             assert SWAPPED[ddot](x, theta) == pytest.approx(ddot(x, theta), abs=1e-12)
         for blocks, thetas, roots in _stacks(rows, theta, root):
-            found = SWAPPED[lengths](rows, blocks, roots)
-            np.testing.assert_allclose(found, lengths(rows, blocks, roots), atol=1e-12)
-            found = SWAPPED[predictors](rows, blocks, thetas)
-            np.testing.assert_allclose(found, predictors(rows, blocks, thetas), atol=1e-12)
+            result = SWAPPED[lengths](rows, blocks, roots)
+            np.testing.assert_allclose(result, lengths(rows, blocks, roots), atol=1e-12)
+            result = SWAPPED[predictors](rows, blocks, thetas)
+            np.testing.assert_allclose(result, predictors(rows, blocks, thetas), atol=1e-12)
 
 
 def _stacks(
@@ -83,23 +83,23 @@ def test_equal_rows_are_of_the_same_block(states: list[State]) -> None:
     for rows, theta, root in states:
         table = np.concatenate([rows, rows[:1]])
         for blocks, _, _ in _stacks(table, theta, root):
-            found = SWAPPED[twins](table, blocks, 0)
-            assert found[0]
-            assert found.tolist() == twins(table, blocks, 0).tolist()
+            equal = SWAPPED[twins](table, blocks, 0)
+            assert equal[0]
+            assert equal.tolist() == twins(table, blocks, 0).tolist()
 
 
 def test_what_changes_its_arguments(states: list[State]) -> None:
     """The root shifts by the same; a vector gains the same."""
     for rows, theta, root in states:
         for x in rows:
-            mine, theirs = root.copy(), root.copy()
-            found, expected = SWAPPED[shift](mine, 0.3, x), shift(theirs, 0.3, x)
-            np.testing.assert_allclose(found, expected, atol=1e-12)
-            np.testing.assert_allclose(mine, theirs, atol=1e-12)
-            one, other = theta.copy(), theta.copy()
-            SWAPPED[daxpy](x, one, len(x), -0.4)
-            daxpy(x, other, len(x), -0.4)
-            np.testing.assert_allclose(one, other, atol=1e-12)
+            swapped_root, plain_root = root.copy(), root.copy()
+            result, expected = SWAPPED[shift](swapped_root, 0.3, x), shift(plain_root, 0.3, x)
+            np.testing.assert_allclose(result, expected, atol=1e-12)
+            np.testing.assert_allclose(swapped_root, plain_root, atol=1e-12)
+            swapped_theta, plain_theta = theta.copy(), theta.copy()
+            SWAPPED[daxpy](x, swapped_theta, len(x), -0.4)
+            daxpy(x, plain_theta, len(x), -0.4)
+            np.testing.assert_allclose(swapped_theta, plain_theta, atol=1e-12)
 
 
 def test_winners(states: list[State]) -> None:
@@ -110,8 +110,8 @@ def test_winners(states: list[State]) -> None:
             pools = np.ones((len(roots), len(theta) + 1, 50), dtype=np.float32)
             pools[:, :-1] = roots @ rng.normal(size=(len(theta), 50))
             means = predictors(rows, blocks, thetas)
-            found = SWAPPED[winners](rows, blocks, means, pools)
-            np.testing.assert_array_equal(found, winners(rows, blocks, means, pools))
+            result = SWAPPED[winners](rows, blocks, means, pools)
+            np.testing.assert_array_equal(result, winners(rows, blocks, means, pools))
 
 
 @pytest.mark.parametrize("family", [0, 1, 2])
@@ -126,8 +126,8 @@ def test_whole_numbers_wrap() -> None:
     rng = np.random.default_rng(8)
     least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     for _ in range(200):
-        high, low, *rest = rng.integers(least, greatest, size=6, endpoint=True)
-        state = np.array(rest)
+        high, low, *key_bytes = rng.integers(least, greatest, size=6, endpoint=True)
+        state = np.array(key_bytes)
         with np.errstate(over="ignore"):
             hashed = SWAPPED_PAGES[hash_of](high, low, state)
         assert hashed == hash_of(high, low, state)
@@ -151,14 +151,14 @@ def test_keys_are_hashed_as_python_hashes_bytes() -> None:
         check=True,
     )
     state = sip_state(0, 0)
-    found = []
+    hashes = []
     for key in keys:
         high, low = unpack("<QQ", key)
-        found.append(wrapped(sip_hash(high, low, *state)))
-    assert found == list(map(int, run.stdout.split()))
+        hashes.append(wrapped(sip_hash(high, low, *state)))
+    assert hashes == list(map(int, run.stdout.split()))
     halves = np.array([unpack("<QQ", key) for key in keys], dtype=np.uint64)
-    many = sip_hash(halves[:, 0], halves[:, 1], *state)
-    assert many.astype(np.int64).tolist() == found
+    hashes_at_once = sip_hash(halves[:, 0], halves[:, 1], *state)
+    assert hashes_at_once.astype(np.int64).tolist() == hashes
 
 
 def test_checksums() -> None:
@@ -168,7 +168,9 @@ def test_checksums() -> None:
     events = [rng.bytes(size) for size in sizes]
     starts = rng.integers(0, 1 << 32, size=len(events))
     data = np.frombuffer(b"".join(events), dtype=np.uint8)
-    found = np.empty(len(events), dtype=np.int64)
-    assert crc_all(data, np.cumsum(sizes), starts, crc_tables(), found) == len(events)
-    expected = [zlib.crc32(one, start) for one, start in zip(events, starts.tolist(), strict=True)]
-    assert found.tolist() == expected
+    checksums = np.empty(len(events), dtype=np.int64)
+    assert crc_all(data, np.cumsum(sizes), starts, crc_tables(), checksums) == len(events)
+    expected = [
+        zlib.crc32(event, start) for event, start in zip(events, starts.tolist(), strict=True)
+    ]
+    assert checksums.tolist() == expected

@@ -113,10 +113,10 @@ def test_the_upper_row_is_the_one_a_loop_finds(chosen: Kernels, family: Family, 
         for width, u in ((0.0, 0.0), (1.5, 0.3), (4.0, 0.999)):
             covariance = np.linalg.inv(p.precision)
             scores = [x @ p.theta + width * math.sqrt(x @ covariance @ x) for x in p.rows]
-            near = [i for i, value in enumerate(scores) if value >= max(scores) - 1e-9]
+            candidates = [i for i, value in enumerate(scores) if value >= max(scores) - 1e-9]
             index, ties, mean, slope = chosen.upper(*p.stacked, width, u, named)
-            assert ties == len(near)
-            assert index == near[int(u * len(near))]
+            assert ties == len(candidates)
+            assert index == candidates[int(u * len(candidates))]
             eta = p.rows[index] @ p.theta
             assert mean == pytest.approx(float(family.mean(eta)), rel=1e-11, abs=1e-12)
             assert slope == pytest.approx(float(family.slope(eta)), rel=1e-11)
@@ -141,8 +141,8 @@ def test_rows_of_zeros_all_tie(chosen: Kernels) -> None:
     """Before anything is known, every row is as good as any other."""
     family = _named(chosen, Bernoulli())
     none, theta = np.zeros(6, dtype=np.int64), np.zeros((1, 3))
-    found = chosen.upper(np.zeros((6, 3)), none, theta, np.eye(3)[None], 1.0, 0.5, family)
-    assert found == (3, 6, 0.5, 0.25)
+    result = chosen.upper(np.zeros((6, 3)), none, theta, np.eye(3)[None], 1.0, 0.5, family)
+    assert result == (3, 6, 0.5, 0.25)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -173,7 +173,7 @@ def test_learning_solves_the_likelihood_along_one_direction(
     """θ moves to θ + H⁻¹x (y - g(z))/φ, z solving z = η + q (y - g(z))/φ; H gains g'(z)/φ x xᵀ."""
     phi = family.dispersion or 1.0
     for p in _problems(full):
-        found, root, theta = _learn(chosen, p, family)
+        weight_found, root, theta = _learn(chosen, p, family)
         eta, q = float(p.x @ p.theta), p.q
 
         def excess(z: float, eta: float = eta, q: float = q, y: float = p.y) -> float:
@@ -185,8 +185,8 @@ def test_learning_solves_the_likelihood_along_one_direction(
         close = 1e-10 if isinstance(family, Gaussian) else 1e-5 if abs(z - eta) > 0.06 else 0.03
         np.testing.assert_allclose(theta, p.theta + step, atol=close * np.abs(step).max() + 1e-12)
         weight = float(family.slope(np.array(z))) / phi
-        assert found == pytest.approx(weight, rel=2.0 * close)
-        expected = np.linalg.inv(p.precision + found * np.outer(p.x, p.x))
+        assert weight_found == pytest.approx(weight, rel=2.0 * close)
+        expected = np.linalg.inv(p.precision + weight_found * np.outer(p.x, p.x))
         np.testing.assert_allclose(root @ root.T, expected, rtol=1e-8, atol=1e-11)
 
 
@@ -210,9 +210,9 @@ def test_unlearning_leaves_what_it_cannot_take_away(chosen: Kernels, family: Fam
     """Where a millionth or less would remain, root and θ stay as they were and the share tells."""
     for seed in range(20):
         p = _problem(np.random.default_rng(seed), 3, 1)
-        for left in (1e-7, 0.0, -3.0):
-            remains, root, theta = _unlearn(chosen, p, family, (1.0 - left) / p.q)
-            assert remains == pytest.approx(left, abs=1e-9)
+        for share in (1e-7, 0.0, -3.0):
+            remains, root, theta = _unlearn(chosen, p, family, (1.0 - share) / p.q)
+            assert remains == pytest.approx(share, abs=1e-9)
             assert root.tobytes() == p.root.tobytes()
             assert theta.tobytes() == p.theta.tobytes()
 
@@ -228,9 +228,9 @@ def test_unlearning_and_amending_move_a_predictor_by_the_cap_at_most(
         p = _problem(np.random.default_rng(seed), 3, 1)
         p.y = y
         remains, _, theta = _unlearn(chosen, p, family, 0.5 / p.q)
-        wanted = -(y - float(family.mean(p.x @ p.theta))) / phi / remains
+        change = -(y - float(family.mean(p.x @ p.theta))) / phi / remains
         direction = np.linalg.solve(p.precision, p.x)
-        expected = p.theta + float(np.clip(wanted, -CAP / p.q, CAP / p.q)) * direction
+        expected = p.theta + float(np.clip(change, -CAP / p.q, CAP / p.q)) * direction
         np.testing.assert_allclose(theta, expected, rtol=1e-9, atol=1e-9)
         root, theta = p.root.copy(), p.theta.copy()
         assert chosen.amend(root, theta, p.x, y, CAP)
@@ -244,15 +244,15 @@ def test_plain_and_compiled_kernels_learn_the_same(family: Family, full: bool) -
     """Both sets learn, unlearn and amend alike, zero and doubled rows included."""
     for p in _problems(full):
         for row in range(min(3, len(p.rows))):
-            one = Problem(p.rows[row:], p.theta, p.precision, p.root, p.y, p.weight)
-            plain, compiled = (_learn(which(), one, family) for which in BOTH)
+            part = Problem(p.rows[row:], p.theta, p.precision, p.root, p.y, p.weight)
+            plain, compiled = (_learn(which(), part, family) for which in BOTH)
             _same(compiled, plain, 1e-12)
-            weight = min(p.weight, 0.9 / one.q) if one.q else p.weight
-            plain, compiled = (_unlearn(which(), one, family, weight) for which in BOTH)
+            weight = min(p.weight, 0.9 / part.q) if part.q else p.weight
+            plain, compiled = (_unlearn(which(), part, family, weight) for which in BOTH)
             _same(compiled, plain, 1e-11)
             amended = p.theta.copy(), p.theta.copy()
-            assert kernels.plain().amend(p.root.copy(), amended[0], one.x, 0.3, CAP)
-            assert kernels.compiled().amend(p.root.copy(), amended[1], one.x, 0.3, CAP)
+            assert kernels.plain().amend(p.root.copy(), amended[0], part.x, 0.3, CAP)
+            assert kernels.compiled().amend(p.root.copy(), amended[1], part.x, 0.3, CAP)
             _same([amended[1]], [amended[0]], 1e-12)
 
 

@@ -29,14 +29,14 @@ class TestKeys:
         """In whatever object the store is opened."""
         clock, name = ManualClock(), _unique("shop é")
         id, hash = _unique("id"), secrets.token_bytes(32)
-        with closing(self.open_keys(clock)) as store, closing(self.reopen(store, clock)) as other:
+        with closing(self.open_keys(clock)) as store, closing(self.reopen(store, clock)) as reader:
             assert store.create(id, name, ["offers", "ключ"], ["decide", "read"], 2.5, hash)
-            (live,) = [key for key in other.live() if key.name == name]
+            (live,) = [key for key in reader.live() if key.name == name]
             bandits, scopes = ("offers", "ключ"), ("decide", "read")
             assert live == LiveKey(id, name, bandits, scopes, 2.5, hash)
-            (told,) = [key for key in other.all() if key.name == name]
-            assert told == KeyHistory(id, name, bandits, scopes, 2.5, told.created, None)
-            assert told.created.utcoffset() is not None
+            (record,) = [key for key in reader.all() if key.name == name]
+            assert record == KeyHistory(id, name, bandits, scopes, 2.5, record.created, None)
+            assert record.created.utcoffset() is not None
 
     def test_two_keys_at_most_work_under_a_name(self) -> None:
         """So that one can be replaced, and old ones do not gather; a revoked one makes room."""
@@ -99,5 +99,5 @@ def _unique(text: str) -> str:
 def _add(store: KeyStore, name: str) -> str | None:
     """The id of a new key under a name, None if there may be none."""
     id = _unique("id")
-    made = store.create(id, name, ["*"], ["read"], None, secrets.token_bytes(32))
-    return id if made else None
+    created = store.create(id, name, ["*"], ["read"], None, secrets.token_bytes(32))
+    return id if created else None

@@ -47,15 +47,15 @@ def test_a_mistyped_key_is_noticed() -> None:
     """Any one character changed, two swapped, one missing or one too many: no look-up is needed."""
     key, _ = new_key()
     rng = random.Random(7)
-    for at in range(LENGTH):
-        other = rng.choice([c for c in string.ascii_letters + string.digits if c != key[at]])
-        assert not looks_whole(key[:at] + other + key[at + 1 :])
-        assert not looks_whole(key[:at] + key[at + 1 :])
-        assert not looks_whole(key[:at] + "x" + key[at:])
-        swapped = key[:at] + key[at + 1 : at + 2] + key[at] + key[at + 2 :]
+    for index in range(LENGTH):
+        letter = rng.choice([c for c in string.ascii_letters + string.digits if c != key[index]])
+        assert not looks_whole(key[:index] + letter + key[index + 1 :])
+        assert not looks_whole(key[:index] + key[index + 1 :])
+        assert not looks_whole(key[:index] + "x" + key[index:])
+        swapped = key[:index] + key[index + 1 : index + 2] + key[index] + key[index + 2 :]
         assert swapped == key or not looks_whole(swapped)
-    for odd in ("", "blt_", "é" * LENGTH, key.swapcase()):
-        assert not looks_whole(odd)
+    for text in ("", "blt_", "é" * LENGTH, key.swapcase()):
+        assert not looks_whole(text)
 
 
 def test_only_a_hash_is_kept() -> None:
@@ -68,11 +68,11 @@ def test_only_a_hash_is_kept() -> None:
 @pytest.mark.parametrize("wrong", ["secret", "", None, 7, "blt_aaaaaaaa_" + "b" * 38])
 def test_malformed_keys_are_rejected(wrong: object) -> None:
     """The error does not repeat it, because it may be another secret."""
-    with pytest.raises(InvalidInput, match="not a belated API key") as caught:
+    with pytest.raises(InvalidInput, match="not a belated API key") as error:
         check_key(wrong)
-    assert caught.value.value is None
-    assert "bbb" not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert error.value.value is None
+    assert "bbb" not in str(error.value)
+    assert "secret" not in str(error.value)
 
 
 def test_scopes_and_rates_are_checked() -> None:
@@ -82,19 +82,19 @@ def test_scopes_and_rates_are_checked() -> None:
         check_scope("write")
     assert check_rate(None) is None
     assert check_rate(5) == 5.0
-    for wrong in (0, -1.0, float("nan"), float("inf"), True, "5"):
+    for rate in (0, -1.0, float("nan"), float("inf"), True, "5"):
         with pytest.raises(InvalidInput, match="requests/s above 0"):
-            check_rate(wrong)
+            check_rate(rate)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_key_may_do_what_it_says_and_no_more(scope: str) -> None:
     """No scope includes another."""
     key = Key("id", "shop", frozenset({"offers"}), frozenset({scope}))
-    for other in SCOPES:
-        assert key.may(other, "offers") == (other == scope)
-        assert key.may(other, None) == (other == scope)
-        assert not key.may(other, "others")
+    for action in SCOPES:
+        assert key.may(action, "offers") == (action == scope)
+        assert key.may(action, None) == (action == scope)
+        assert not key.may(action, "others")
     everywhere = Key("id", "shop", frozenset({"*"}), frozenset({scope}), everywhere=True)
     assert everywhere.may(scope, "others")  # type: ignore[arg-type]
 
@@ -104,14 +104,14 @@ def test_a_rate_is_kept_over_any_time() -> None:
     rng = random.Random(3)
     for rate in (0.5, 1.0, 3.0, 250.0):
         key = Key("id", "shop", frozenset(), frozenset(), rate=rate)
-        now, taken = 1_000.0, 0
+        now, accepted = 1_000.0, 0
         for _ in range(20_000):
             now += rng.expovariate(10 * rate)
             wait = key.wait(now)
-            taken += wait == 0.0
+            accepted += wait == 0.0
             assert 0.0 <= wait <= 1.0 / rate + 1e-9
-        lasted = now - 1_000.0
-        assert 0.8 * rate * lasted <= taken <= rate * lasted + max(1.0, rate) + 1
+        elapsed = now - 1_000.0
+        assert 0.8 * rate * elapsed <= accepted <= rate * elapsed + max(1.0, rate) + 1
 
 
 def test_whoever_waits_as_told_may_ask() -> None:
@@ -128,10 +128,10 @@ def test_who_may_ask_must_be_said_where_others_can() -> None:
     for here in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
         assert auth_at(here, None) == "off"
         assert auth_at(here, "keys") == "keys"
-    for there in ("0.0.0.0", "::", "", "10.0.0.7", "decisions.example"):
+    for address in ("0.0.0.0", "::", "", "10.0.0.7", "decisions.example"):
         with pytest.raises(InvalidInput, match=r'auth = "keys" under \[server\]'):
-            auth_at(there, None)
-        assert auth_at(there, "off") == "off"
+            auth_at(address, None)
+        assert auth_at(address, "off") == "off"
 
 
 def test_a_client_never_shows_its_key() -> None:
@@ -140,6 +140,6 @@ def test_a_client_never_shows_its_key() -> None:
     with Client("http://localhost:1", bandit="offers", key=key) as client:
         assert key not in repr(client) + repr(vars(client))
         assert key not in repr(vars(client._transport))
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         Client("http://localhost:1", bandit="offers", key=key[:-1])
-    assert key[:-1] not in str(caught.value)
+    assert key[:-1] not in str(error.value)

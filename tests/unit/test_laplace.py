@@ -36,9 +36,9 @@ def _reference(family: Family, rows: Matrix, y: Vector, prior: Prior) -> tuple[V
 
     def loss(theta: Vector) -> float:
         density = bernoulli if isinstance(family, Bernoulli) else poisson
-        away = theta - prior.mean
+        difference = theta - prior.mean
         fit = float(np.sum(density.logpmf(y, mean(theta))))
-        return 0.5 * float(away @ prior.precision @ away) - fit
+        return 0.5 * float(difference @ prior.precision @ difference) - fit
 
     def gradient(theta: Vector) -> Vector:
         return prior.precision @ (theta - prior.mean) - (y - mean(theta)) @ rows
@@ -50,8 +50,10 @@ def _reference(family: Family, rows: Matrix, y: Vector, prior: Prior) -> tuple[V
 
     options = {"gtol": 1e-11, "maxiter": 1_000}
     start = prior.mean
-    found = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
-    return found.x, hessian(found.x)
+    result = minimize(
+        loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options
+    )
+    return result.x, hessian(result.x)
 
 
 @every_family
@@ -97,12 +99,12 @@ def test_a_start_far_off_does_not_matter(family: Family, distance: float) -> Non
 def test_removed_rows_do_not_count(family: Family) -> None:
     """The estimate is that of the rows left, the correction of its mean included."""
     rows, y = _data(family, 40, 3)
-    seen = Observations(3)
-    handles = seen.extend(rows, y)
+    observations = Observations(3)
+    handles = observations.extend(rows, y)
     for handle in handles[::2]:
-        seen.remove(handle)
+        observations.remove(handle)
     prior, estimator = Prior.ridge(3), Laplace(mean_correction=True)
-    estimate = estimator.fit(seen, family=family, prior=prior)
+    estimate = estimator.fit(observations, family=family, prior=prior)
     alone = estimator.fit(seen_of(rows[1::2], y[1::2]), family=family, prior=prior)
     np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
     np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
@@ -115,11 +117,11 @@ def test_removed_rows_do_not_count(family: Family) -> None:
 def test_a_removed_row_of_absurd_size_leaves_no_trace(family: Family, correction: bool) -> None:
     """It warns of nothing and changes nothing: not θ, not the mean, not the scale."""
     rows, y = _data(family, 40, 2)
-    seen = seen_of(rows, y)
-    seen.remove(seen.add([1e7, -1e7], 1.0))
-    seen.remove(seen.add([1e7, 1e7], 1.0))
+    observations = seen_of(rows, y)
+    observations.remove(observations.add([1e7, -1e7], 1.0))
+    observations.remove(observations.add([1e7, 1e7], 1.0))
     prior, estimator = Prior.ridge(2), Laplace(mean_correction=correction)
-    estimate = estimator.fit(seen, family=family, prior=prior)
+    estimate = estimator.fit(observations, family=family, prior=prior)
     alone = estimator.fit(seen_of(rows, y), family=family, prior=prior)
     np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
     np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
@@ -136,8 +138,8 @@ def test_an_automatic_ridge_solves_its_equation(
         estimate = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(dim, "auto"))
         ridge = float(estimate.prior.precision[0, 0])
         trace = float(np.linalg.inv(estimate.precision).trace())
-        wanted = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
-        assert ridge == pytest.approx(min(max(wanted, AUTO_RANGE[0]), AUTO_RANGE[1]), rel=1e-8)
+        expected = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
+        assert ridge == pytest.approx(min(max(expected, AUTO_RANGE[0]), AUTO_RANGE[1]), rel=1e-8)
         theta, _ = _reference(family, rows, y, Prior.ridge(dim, ridge))
         np.testing.assert_allclose(estimate.theta, theta, atol=1e-6)
 
@@ -150,8 +152,8 @@ def test_an_automatic_ridge_clips_and_waits(family: Family) -> None:
     prior = Prior.ridge(2, "auto")
     clipped = Laplace().fit(seen_of(rows, y), family=family, prior=prior)
     assert clipped.prior.precision[0, 0] == AUTO_RANGE[0]
-    few = Laplace().fit(seen_of(rows[:4], y[:4]), family=family, prior=prior)
-    assert few.prior.precision[0, 0] == AUTO_START
+    estimate = Laplace().fit(seen_of(rows[:4], y[:4]), family=family, prior=prior)
+    assert estimate.prior.precision[0, 0] == AUTO_START
 
 
 def test_fits_become_rarer() -> None:
@@ -161,8 +163,8 @@ def test_fits_become_rarer() -> None:
         if n >= Laplace().next_fit(fits[-1], (20,)):
             fits.append(n)
     assert fits[:10] == [0, 1, 2, 3, 4, 5, 7, 9, 12, 15]
-    late = [(a, b) for a, b in itertools.pairwise(fits) if a >= 20]
-    assert all(b == math.ceil(a + 0.05 * (a + 80) - 1e-9) for a, b in late)
+    pairs = [(a, b) for a, b in itertools.pairwise(fits) if a >= 20]
+    assert all(b == math.ceil(a + 0.05 * (a + 80) - 1e-9) for a, b in pairs)
     assert len(fits) < 160
     assert Laplace(growth=1.5).next_fit(1000, (1,)) == 1250  # a quarter more always suffices
     assert [Laplace(growth=1.0).next_fit(n, (20,)) for n in (0, 7, 5000)] == [1, 8, 5001]
@@ -173,13 +175,13 @@ def test_fits_become_rarer() -> None:
 def test_gaussian_rewards_go_to_ridge(family: Gaussian, prior: Prior) -> None:
     """The estimate is Ridge's, bit for bit, whatever the start."""
     rows, y = _data(Gaussian(), 50, 4)
-    through: Estimate = Laplace(mean_correction=True).fit(
+    laplace: Estimate = Laplace(mean_correction=True).fit(
         seen_of(rows, y), family=family, prior=prior, start=np.full(4, 7.0)
     )
-    direct = Ridge().fit(seen_of(rows, y), family=family, prior=prior)
-    assert through.theta.tobytes() == direct.theta.tobytes()
-    assert through.precision.tobytes() == direct.precision.tobytes()
-    assert through.dispersion == direct.dispersion
+    ridge = Ridge().fit(seen_of(rows, y), family=family, prior=prior)
+    assert laplace.theta.tobytes() == ridge.theta.tobytes()
+    assert laplace.precision.tobytes() == ridge.precision.tobytes()
+    assert laplace.dispersion == ridge.dispersion
 
 
 @every_family

@@ -149,8 +149,8 @@ def test_removed_decisions_leave_no_rounding_errors(metric: Metric) -> None:
     events = [Event(x, 1.0, 0.0) for x in rows]
     for event in events:
         run.add_pending(event)
-    for at in rng.permutation(8):
-        run.remove_pending(events[at])
+    for index in rng.permutation(8):
+        run.remove_pending(events[index])
     assert run.learner.model.pending == 0
     assert_root(run.learner.model.decided, 0.5 * np.eye(4))
 
@@ -161,9 +161,9 @@ def test_a_row_that_dominates_can_be_removed(share: float) -> None:
     run = new_run(Gaussian(), share, "hessian")
     run.add_random_events(40, np.random.default_rng(6))
     before = run.learner.model.decided @ run.learner.model.decided.T
-    long = Event(np.array([3e4, 1e4, 0.0, 0.0]), 1.0, 0.0)
-    run.add_pending(long)
-    run.remove_pending(long)
+    event = Event(np.array([3e4, 1e4, 0.0, 0.0]), 1.0, 0.0)
+    run.add_pending(event)
+    run.remove_pending(event)
     after = run.learner.model.decided @ run.learner.model.decided.T
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
@@ -197,15 +197,15 @@ def test_the_estimate_depends_only_on_the_set_of_rewards(family: Family) -> None
 def test_reading_the_estimate_changes_nothing() -> None:
     """The model is the same as without reading it."""
     rng = np.random.default_rng(8)
-    unread, read = (new_run(Bernoulli(), 1.0, "hessian") for _ in range(2))
+    twin, reader = (new_run(Bernoulli(), 1.0, "hessian") for _ in range(2))
     for _ in range(200):
         x = rng.normal(size=4).astype(np.float32).astype(np.float64)
         event = Event(x, 0.25, float(rng.integers(2)))
-        for run in (unread, read):
+        for run in (twin, reader):
             run.add_pending(event)
             run.learn(event)
-        assert read.learner.estimate.n == read.learner.model.n
-    np.testing.assert_allclose(read.learner.model.theta, unread.learner.model.theta, atol=1e-12)
+        assert reader.learner.estimate.n == reader.learner.model.n
+    np.testing.assert_allclose(reader.learner.model.theta, twin.learner.model.theta, atol=1e-12)
     for name in ("observed", "decided"):
-        root, other = (getattr(run.learner.model, name) for run in (read, unread))
-        np.testing.assert_allclose(root @ root.T, other @ other.T, rtol=0.0, atol=1e-12)
+        root, expected = (getattr(run.learner.model, name) for run in (reader, twin))
+        np.testing.assert_allclose(root @ root.T, expected @ expected.T, rtol=0.0, atol=1e-12)

@@ -74,8 +74,10 @@ def test_gaussian_rewards_of_unknown_variance_are_fitted() -> None:
     assert fits == fits_up_to(300, dim=4)
     assert learner.model.dispersion == pytest.approx(0.09, rel=0.15)
     precision = (np.eye(4) + X[: fits[-1]].T @ X[: fits[-1]]) / learner.model.dispersion
-    later = X[fits[-1] :]
-    assert_root(learner.model.observed, precision + later.T @ later / learner.model.dispersion)
+    later_rows = X[fits[-1] :]
+    assert_root(
+        learner.model.observed, precision + later_rows.T @ later_rows / learner.model.dispersion
+    )
     assert learner.estimate.dispersion == pytest.approx(0.09, rel=0.15)
 
 
@@ -117,12 +119,12 @@ def test_a_row_that_is_not_finite_is_refused(share: float, metric: Metric, value
     """Both methods raise InvalidInput, and the row is not in the sums."""
     run = new_run(Bernoulli(), share, metric)
     run.add_random_events(60, np.random.default_rng(10))
-    learner, bad = run.learner, np.array([0.1, value, 0.2, 0.3])
+    learner, row = run.learner, np.array([0.1, value, 0.2, 0.3])
     counts = learner.model.n, learner.model.pending
     with pytest.raises(InvalidInput):
-        learner.learn(bad, 1.0, 0.25)
+        learner.learn(row, 1.0, 0.25)
     with pytest.raises(InvalidInput):
-        learner.add_pending(bad, 0.25)
+        learner.add_pending(row, 0.25)
     learner.fit()
     assert (learner.model.n, learner.model.pending) == counts
     assert np.isfinite(learner.model.decided).all()

@@ -27,11 +27,11 @@ def data(family: Family, count: int, seed: int) -> tuple[Matrix, Vector]:
 
 def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[tuple[int, int]]:
     """Learn rewards; return the partition and the handle of each."""
-    places = []
+    handles = []
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
-        places.append((n % partitions, learner.learn(x, reward, 0.25, partition=n % partitions)))
-    return places
+        handles.append((n % partitions, learner.learn(x, reward, 0.25, partition=n % partitions)))
+    return handles
 
 
 @every_family
@@ -41,29 +41,31 @@ def test_changes_during_a_fit_count(family: Family, partitions: int) -> None:
     learner = Learner(DelayedUCB(3, family, ridge=1.0), partitions=partitions)
     learner.defers = True
     X, y = data(family, 2000, 0)
-    places = taught(learner, X, y, partitions)
+    handles = taught(learner, X, y, partitions)
     fit = learner.begin_fit()
-    new, rewards = data(family, 100, 1)
-    taught(learner, new, rewards, partitions)
-    for partition, handle in places[:30]:
+    new_rows, rewards = data(family, 100, 1)
+    taught(learner, new_rows, rewards, partitions)
+    for partition, handle in handles[:30]:
         learner.revise(handle, 1.0, partition=partition)
     weights = []
-    for n, (partition, handle) in enumerate(places[30:60], 30):
+    for n, (partition, handle) in enumerate(handles[30:60], 30):
         weights.append(learner.model.predict(X[n])[1])
         learner.retract(handle, partition=partition)
     fitted = fit()
     assert fitted.model is not None
     explored = np.linalg.inv(fitted.model.decided @ fitted.model.decided.T)
     assert learner.finish_fit(fitted)
-    whole = learner.estimate
-    assert learner.model.n == whole.n == 2070
-    deviations = np.sqrt(np.diag(whole.covariance))
-    assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.02
+    reference = learner.estimate
+    assert learner.model.n == reference.n == 2070
+    deviations = np.sqrt(np.diag(reference.covariance))
+    assert np.abs((learner.model.theta - reference.theta) / deviations).max() < 0.02
     # Steps do not change the weights of older rows, unlike a fit of all rows.
     covariance = learner.model.observed @ learner.model.observed.T
-    np.testing.assert_allclose(covariance, whole.covariance, rtol=0.1, atol=0.01 * deviations.max())
+    np.testing.assert_allclose(
+        covariance, reference.covariance, rtol=0.1, atol=0.01 * deviations.max()
+    )
     # ``decided`` is that of the fit, with every later change, exactly.
-    explored += 0.25 * new.T @ new - X[30:60].T @ (np.array(weights)[:, None] * X[30:60])
+    explored += 0.25 * new_rows.T @ new_rows - X[30:60].T @ (np.array(weights)[:, None] * X[30:60])
     decided = np.linalg.inv(learner.model.decided @ learner.model.decided.T)
     np.testing.assert_allclose(decided, explored, rtol=1e-9)
 
@@ -75,8 +77,8 @@ def test_the_latest_rewards_are_in_the_sums_of_a_fit(family: Family) -> None:
     learner.defers = True
     taught(learner, *data(family, 200, 0))
     fit = learner.begin_fit()
-    new, rewards = data(family, 5, 1)
-    taught(learner, new, rewards)
+    new_rows, rewards = data(family, 5, 1)
+    taught(learner, new_rows, rewards)
     weights = np.array(learner._waiting.arrived[0].after)
     fitted = fit()
     assert fitted.observed is not None
@@ -85,7 +87,9 @@ def test_the_latest_rewards_are_in_the_sums_of_a_fit(family: Family) -> None:
     after = learner.weighting.observed
     assert after is not None
     added = after - before
-    np.testing.assert_allclose(added, new.T @ (weights[:, None] * new), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        added, new_rows.T @ (weights[:, None] * new_rows), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_a_deferred_fit_waits_until_the_caller_begins_it() -> None:
@@ -121,17 +125,17 @@ def test_a_fit_may_run_in_another_thread() -> None:
     """Meanwhile, rewards are revised and retracted in this thread."""
     learner = Learner(DelayedUCB(3, Bernoulli()))
     learner.defers = True
-    places = taught(learner, *data(Bernoulli(), 20_000, 0))
+    handles = taught(learner, *data(Bernoulli(), 20_000, 0))
     fit, results = learner.begin_fit(), list[Fitted]()
     thread = threading.Thread(target=lambda: results.append(fit()))
     thread.start()
     for n in range(0, 3000, 2):
-        learner.revise(places[n][1], 0.0)
-        learner.retract(places[n + 1][1])
+        learner.revise(handles[n][1], 0.0)
+        learner.retract(handles[n + 1][1])
     thread.join()
     assert results[0].estimate.n == 20_000
     assert results[0].estimate.converged
     assert learner.finish_fit(results[0])
-    whole = learner.estimate
-    deviations = np.sqrt(np.diag(whole.covariance))
-    assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.5
+    reference = learner.estimate
+    deviations = np.sqrt(np.diag(reference.covariance))
+    assert np.abs((learner.model.theta - reference.theta) / deviations).max() < 0.5

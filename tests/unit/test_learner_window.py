@@ -73,18 +73,18 @@ def known(bandit: Bandit) -> tuple[int, int, int]:
 def test_a_reward_is_learned_after_a_number_of_further_decisions() -> None:
     """It is not learned earlier; a reward that arrives later is learned at once."""
     shop = Shop(3)
-    early, last, never, after = shop.decide(4)
+    first, second, third, fourth = shop.decide(4)
     assert shop.known == (0, 4, 4)
-    shop.bandit.observe(last, 1.0)
+    shop.bandit.observe(second, 1.0)
     assert shop.known == (0, 4, 4)
-    shop.bandit.observe(early, 1.0)  # three decisions have followed
+    shop.bandit.observe(first, 1.0)  # three decisions have followed
     assert shop.known == (1, 3, 4)
     shop.decide()
     assert shop.known == (2, 3, 5)
     shop.decide(2)
-    assert shop.bandit.observe(never, 1.0).status == "rewarded"
+    assert shop.bandit.observe(third, 1.0).status == "rewarded"
     assert shop.known == (3, 4, 7)
-    shop.bandit.observe(after, 0.0)
+    shop.bandit.observe(fourth, 0.0)
     assert shop.known == (4, 3, 7)
     assert shop.bandit.estimate.n == 4
 
@@ -222,8 +222,8 @@ def assert_same(bandit: Bandit, other: Bandit) -> None:
 def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_arrive() -> None:
     """An early reward waits; a decision without a reward is pending until its reward arrives."""
     shop = Shop(3)
-    soon, late, void = shop.decide(3)
-    shop.bandit.observe(soon, 1.0)
+    early, late, void = shop.decide(3)
+    shop.bandit.observe(early, 1.0)
     assert shop.known == (0, 3, 3)
     shop.decide()
     assert shop.known == (1, 3, 4)

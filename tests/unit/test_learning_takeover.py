@@ -30,9 +30,9 @@ def learner(store: MemoryStore, holder: str, page: int) -> LearningService:
 
 def published(store: MemoryStore) -> list[int]:
     """How far the last model had read."""
-    found = store.coordination().published()
-    assert found is not None
-    return PublishedModel.read(found[1]).positions
+    entry = store.coordination().published()
+    assert entry is not None
+    return PublishedModel.read(entry[1]).positions
 
 
 def until(is_so: Callable[[], bool], one: LearningService) -> None:
@@ -64,8 +64,8 @@ def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -
     assert steps >= 41
     bandit.decide(rows=np.eye(2))
     until(lambda: published(store) == [42], second)
-    for one in (first, second):
-        one.close()
+    for service in (first, second):
+        service.close()
 
 
 def test_a_fenced_learner_does_not_fence_its_successor(monkeypatch: pytest.MonkeyPatch) -> None:

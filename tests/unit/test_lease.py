@@ -134,17 +134,17 @@ def test_an_answer_that_comes_late_is_not_of_this_epoch(session: StoreSession) -
     process = Process(session, "one")
     process.lead()
     lease = process.leases["a"]
-    epoch, asked = lease.held.epoch, process.machine.now + 1.0
+    epoch, asked_at = lease.held.epoch, process.machine.now + 1.0
     process.machine.now += SECONDS
     session.coordination("a").release_lease("one/a")
     session.coordination("a").acquire_lease("two", 100.0)
     session.coordination("a").release_lease("two")
-    later = lease.renew_or_acquire()
-    assert later is not None
-    assert later > epoch
-    lease.renewed(asked, epoch, True)
-    lease.renewed(asked, epoch, False)
-    assert lease.renew_or_acquire() == later
+    next_epoch = lease.renew_or_acquire()
+    assert next_epoch is not None
+    assert next_epoch > epoch
+    lease.renewed(asked_at, epoch, True)
+    lease.renewed(asked_at, epoch, False)
+    assert lease.renew_or_acquire() == next_epoch
 
 
 def test_what_was_left_to_others_is_not_renewed(session: StoreSession) -> None:
@@ -167,14 +167,14 @@ def test_learners_of_a_process_are_renewed_together() -> None:
     store = MemoryStore()
     sessions = LearnerSessions(store, SECONDS)
     policy = DelayedUCB(2, Bernoulli())
-    one, other = (
+    first, second = (
         learning_service(Definition(name, policy, Explicit()), store, sessions=sessions)
         for name in ("a", "b")
     )
-    assert one.lease._renewal is other.lease._renewal is sessions.renewal
-    assert one.holder == other.holder
-    one.close()
-    other.close()
+    assert first.lease._renewal is second.lease._renewal is sessions.renewal
+    assert first.holder == second.holder
+    first.close()
+    second.close()
     sessions.close()
 
 

@@ -28,12 +28,14 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize("at", [3, 5, 9])
 def test_the_first_committed_decision_under_an_id_counts(at: int) -> None:
     """Times do not matter; the second decision is a conflict, which is flagged."""
-    first = decision(at=5)
-    run = CheckedLedger((20, first), (21, decision(at=at, which=1)), (22, decision(at=at, which=1)))
+    original = decision(at=5)
+    run = CheckedLedger(
+        (20, original), (21, decision(at=at, which=1)), (22, decision(at=at, which=1))
+    )
     assert run.statuses == ["decided", "conflict", "conflict"]
     assert run.entry().conflict
     assert (run.entry().recorded_us, run.entry().position) == (20, 1)
-    assert run.oracle.entries["a"].decision == first
+    assert run.oracle.entries["a"].decision == original
 
 
 def test_a_decision_sent_again_is_a_duplicate() -> None:
@@ -62,13 +64,13 @@ def test_events_before_their_decision_wait_and_are_then_matched() -> None:
 
 def test_the_first_reward_decides_what_is_late_also_before_the_decision() -> None:
     """A revision after the window that an early activation started does not make it late."""
-    early: list[tuple[int, Event]] = [
+    events: list[tuple[int, Event]] = [
         (20, ACTIVATION),
         (21, reward(1.0)),
         (45, reward(2.0, "", 1)),
         (46, decision()),
     ]
-    run = CheckedLedger(*early)
+    run = CheckedLedger(*events)
     assert (run.state, run.value, run.entry().late) == ("rewarded", 2.0, False)
 
 

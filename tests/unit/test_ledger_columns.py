@@ -70,7 +70,11 @@ def test_the_same_records_make_the_same_entries() -> None:
         [*EVENTS[:5], (6, decision(id="parts", at=3)), *EVENTS[6:]],  # another time
         [*EVENTS, (10, reward(1.0, id="plain"))],  # contradicts an earlier reward
         [*EVENTS, (10, reward(1.0, id="pending"))],
-        [*EVENTS[:6], (20, reward(0.5, id="plain")), *((at + 20, one) for at, one in EVENTS[7:])],
+        [
+            *EVENTS[:6],
+            (20, reward(0.5, id="plain")),
+            *((at + 20, event) for at, event in EVENTS[7:]),
+        ],
     ],
 )
 def test_any_difference_is_detected(other: list[tuple[int, Event]]) -> None:
@@ -82,11 +86,11 @@ def test_any_difference_is_detected(other: list[tuple[int, Event]]) -> None:
 
 def packed() -> tuple[CheckedLedger, dict[str, bytes]]:
     """Return a ledger with data of every kind, and its pieces."""
-    known = CheckedLedger(
+    run = CheckedLedger(
         *EVENTS, (10, reward(1.0, id="nobody yet")), (40, settled(40)), rewards=Explicit(WINDOW),
         retention=20,
     )  # fmt: skip
-    return known, pack(known.ledger)
+    return run, pack(run.ledger)
 
 
 def empty() -> Ledger:
@@ -96,26 +100,26 @@ def empty() -> Ledger:
 
 def test_the_pieces_contain_the_whole_state() -> None:
     """A restored ledger behaves like the original."""
-    known, pieces = packed()
-    read = empty()
-    unpack(read, pieces)
-    assert (read.digest, read.counts, read.counters) == (
-        known.ledger.digest,
-        known.ledger.counts,
-        known.ledger.counters,
+    run, pieces = packed()
+    restored = empty()
+    unpack(restored, pieces)
+    assert (restored.digest, restored.counts, restored.counters) == (
+        run.ledger.digest,
+        run.ledger.counts,
+        run.ledger.counters,
     )
-    assert read.watermark == known.ledger.watermark == 40
-    assert pack(read) == pieces
-    more: list[tuple[int, Event]] = [
+    assert restored.watermark == run.ledger.watermark == 40
+    assert pack(restored) == pieces
+    events: list[tuple[int, Event]] = [
         (41, decision(id="nobody yet")),
         (42, decision(id="next")),
         (80, settled(80)),
     ]
-    known.fold(*more)
-    for n, (recorded, event) in enumerate(more, len(EVENTS) + 3):
-        read.fold(Record(0, n, recorded, event))
-    assert (read.digest, read.counts) == (known.ledger.digest, known.ledger.counts)
-    assert same_entries(read, known.ledger)
+    run.fold(*events)
+    for n, (recorded, event) in enumerate(events, len(EVENTS) + 3):
+        restored.fold(Record(0, n, recorded, event))
+    assert (restored.digest, restored.counts) == (run.ledger.digest, run.ledger.counts)
+    assert same_entries(restored, run.ledger)
 
 
 def test_another_version_is_rejected() -> None:
@@ -137,14 +141,14 @@ def test_pieces_are_in_the_order_of_their_numbers() -> None:
 
 def test_reserving_capacity_changes_nothing() -> None:
     """It changes neither the table nor the index."""
-    known = CheckedLedger(*EVENTS)
-    before = pack(known.ledger)
-    known.ledger._table.reserve(100_000)
-    known.ledger._index.reserve(100_000)
-    assert len(known.ledger._table.cells) >= 100_005
-    assert pack(known.ledger) == before
-    known.fold((12, decision(id="more")), (13, reward(1.0, id="more")))
-    assert known.entry("more").value == 1.0
+    run = CheckedLedger(*EVENTS)
+    before = pack(run.ledger)
+    run.ledger._table.reserve(100_000)
+    run.ledger._index.reserve(100_000)
+    assert len(run.ledger._table.cells) >= 100_005
+    assert pack(run.ledger) == before
+    run.fold((12, decision(id="more")), (13, reward(1.0, id="more")))
+    assert run.entry("more").value == 1.0
 
 
 def test_an_unknown_erasure_raises_with_its_position() -> None:
@@ -152,9 +156,9 @@ def test_an_unknown_erasure_raises_with_its_position() -> None:
     ledger = CheckedLedger(*EVENTS).ledger
     before = pack(ledger)
     for event in (Erased(erased_key_of("a"), 0), Overwritten(erased_key_of("a"))):
-        with pytest.raises(HistoryUndone) as caught:
+        with pytest.raises(HistoryUndone) as error:
             ledger.fold(Record(0, 77, 50, event))
-        assert (caught.value.partition, caught.value.position) == (0, 77)
+        assert (error.value.partition, error.value.position) == (0, 77)
     assert pack(ledger) == before
 
 
@@ -172,12 +176,12 @@ def test_a_share_of_requests_is_a_number_with_a_fraction(keep: Any, held: Any) -
 
 def test_a_restored_ledger_has_the_same_decisions() -> None:
     """Each is looked up by its id."""
-    known = CheckedLedger(*EVENTS)
-    read = Ledger(Explicit(WINDOW), NullListener(), min_reward=-10.0, max_reward=10.0)
-    unpack(read, pack(known.ledger))
+    run = CheckedLedger(*EVENTS)
+    restored = Ledger(Explicit(WINDOW), NullListener(), min_reward=-10.0, max_reward=10.0)
+    unpack(restored, pack(run.ledger))
     for id in ("pending", "a", "dormant", "plain", "parts"):
-        assert read.entry(id) == known.entry(id)
-    assert read.entry("nobody") is None
+        assert restored.entry(id) == run.entry(id)
+    assert restored.entry("nobody") is None
 
 
 def test_the_history_of_one_decision() -> None:
@@ -190,9 +194,9 @@ def test_the_history_of_one_decision() -> None:
     assert history.entry == CheckedLedger(*EVENTS).entry("plain")
     assert history.decision is EVENTS[4][1]
     undone = Undone([Record(0, 99, 60, Erased(erased_key_of("plain"), 60))])
-    gone = DecisionHistory(
+    erased = DecisionHistory(
         "plain", Explicit(WINDOW), min_reward=-10.0, max_reward=10.0, undone=undone
     )
     for n, (recorded, event) in enumerate(EVENTS, 1):
-        gone.take(Record(0, n, recorded, event))
-    assert (gone.state, gone.records, gone.value) == ("erased", [], None)
+        erased.take(Record(0, n, recorded, event))
+    assert (erased.state, erased.records, erased.value) == ("erased", [], None)

@@ -47,17 +47,17 @@ def test_a_settled_decision_is_forgotten_after_the_retention_and_stays_counted()
 
 def test_the_time_inside_an_id_says_nothing_about_the_retention() -> None:
     """A reward that precedes its decision is stored, even if the id looks too old."""
-    id, made = "018bcfe568007005ab1c2d3e4f506172", 1_700_000_000_000_000
+    id, created = "018bcfe568007005ab1c2d3e4f506172", 1_700_000_000_000_000
     day = 86_400_000_000
-    run = CheckedLedger((made + 40 * day, reward(1.0, id=id)), retention=day)
+    run = CheckedLedger((created + 40 * day, reward(1.0, id=id)), retention=day)
     assert run.statuses == ["unmatched"]
-    run.fold((made + 40 * day + 1, decision(id=id)))
+    run.fold((created + 40 * day + 1, decision(id=id)))
     entry = run.ledger.entry(id)
     assert entry is not None
     assert entry.state == "rewarded"
-    run.fold((made + 42 * day, settled(made + 42 * day)))
+    run.fold((created + 42 * day, settled(created + 42 * day)))
     assert run.ledger.entry(id) is None
-    run.fold((made + 42 * day, reward(2.0, "b", id=id)), (made + 42 * day, Void(id, 0)))
+    run.fold((created + 42 * day, reward(2.0, "b", id=id)), (created + 42 * day, Void(id, 0)))
     assert run.statuses[-2:] == ["unmatched", "unmatched"]
 
 
@@ -115,26 +115,26 @@ def test_an_unknown_event_halts_the_fold_and_changes_nothing() -> None:
     run = CheckedLedger((20, decision()), (21, reward(1.0, id="b")))
     before = pack(run.ledger)
     data = bytes([2]) + msgspec.msgpack.encode([77, "a"])
-    with pytest.raises(UnknownEvent, match=r"in partition 3 at position 9 \(kind 77\)") as caught:
+    with pytest.raises(UnknownEvent, match=r"in partition 3 at position 9 \(kind 77\)") as error:
         run.ledger.fold(Record(3, 9, 22, Opaque(data)))
-    assert (caught.value.place, caught.value.kind) == ((3, 9), 77)
-    with pytest.raises(UnknownEvent, match="codec version 99") as caught:
+    assert (error.value.place, error.value.kind) == ((3, 9), 77)
+    with pytest.raises(UnknownEvent, match="codec version 99") as error:
         run.ledger.fold(Record(3, 9, 22, Opaque(bytes([99]))))
-    assert caught.value.version == 99
+    assert error.value.version == 99
     assert pack(run.ledger) == before
 
 
 def test_the_status_of_a_reward_can_be_queried_before() -> None:
     """The query changes nothing."""
     run = CheckedLedger((20, decision()))
-    digest, ask = run.ledger.digest, run.ledger.meaning
-    assert (ask(reward(1.0)), ask(reward(1.0, id="b"))) == ("rewarded", "unmatched")
+    digest, meaning_of = run.ledger.digest, run.ledger.meaning
+    assert (meaning_of(reward(1.0)), meaning_of(reward(1.0, id="b"))) == ("rewarded", "unmatched")
     assert run.ledger.digest == digest
     run.fold((21, reward(1.0)))
-    assert [ask(reward(1.0)), ask(reward(2.0))] == ["duplicate", "conflict"]
-    assert [ask(reward(2.0, "", 1)), ask(reward(2.0, "b"))] == ["revised", "revised"]
+    assert [meaning_of(reward(1.0)), meaning_of(reward(2.0))] == ["duplicate", "conflict"]
+    assert [meaning_of(reward(2.0, "", 1)), meaning_of(reward(2.0, "b"))] == ["revised", "revised"]
     run.fold((22, VOID))
-    assert ask(reward(1.0)) == "voided"
+    assert meaning_of(reward(1.0)) == "voided"
 
 
 def test_the_entry_of_an_unknown_id_is_none() -> None:

@@ -33,11 +33,11 @@ class Keys(Index):
 
     def take(self, keys: list[bytes], base: int, removed: set[int]) -> None:
         """Restore keys as from a snapshot, except for the numbers that were removed."""
-        other = Keys()
+        source = Keys()
         for number, key in enumerate(keys, base):
             flags = FORGOTTEN if number in removed else 0
-            other.table.append(key, recorded=0, position=1, at=0, state=1, flags=flags, crc=0)
-        self.table.restore(pack_lines(other.table).values(), base)
+            source.table.append(key, recorded=0, position=1, at=0, state=1, flags=flags, crc=0)
+        self.table.restore(pack_lines(source.table).values(), base)
         self.restore(self.table.column("flags") == 0)
 
 
@@ -91,39 +91,39 @@ def test_a_removed_key_is_not_found_and_may_be_added_again(colliding: bool) -> N
     """It gets a new number; the others keep theirs."""
     keys = keys_of(300)
     index = Keys()
-    known = {key: index.add(key) for key in keys}
+    numbers = {key: index.add(key) for key in keys}
     removed = keys[::3]
     for key in removed:
-        index.remove(known.pop(key))
-    check(index, known, removed)
+        index.remove(numbers.pop(key))
+    check(index, numbers, removed)
     for key in removed[:50]:
-        known[key] = index.add(key)
-        assert known[key] >= 300
-    check(index, known, removed[50:])
+        numbers[key] = index.add(key)
+        assert numbers[key] >= 300
+    check(index, numbers, removed[50:])
 
 
 def test_a_number_may_be_removed_twice(colliding: bool) -> None:
     """The second removal has no effect."""
     index = Keys()
-    known = {key: index.add(key) for key in keys_of(20)}
-    key, number = known.popitem()
+    numbers = {key: index.add(key) for key in keys_of(20)}
+    key, number = numbers.popitem()
     index.remove(number)
     index.remove(number)
-    check(index, known, [key])
+    check(index, numbers, [key])
 
 
 def test_numbers_at_the_front_can_be_dropped(colliding: bool) -> None:
     """The remaining numbers stay the same, even when the index is rebuilt."""
     keys = keys_of(500)
     index = Keys()
-    known = {key: index.add(key) for key in keys[:200]}
+    numbers = {key: index.add(key) for key in keys[:200]}
     for key in keys[:150]:
-        index.remove(known.pop(key))
+        index.remove(numbers.pop(key))
     index.table.drop(150)
     assert (len(index.table), index.table.base, index.table.next) == (50, 150, 200)
-    known |= {key: index.add(key) for key in keys[200:]}
-    assert known[keys[-1]] == 499
-    check(index, known, keys[:150])
+    numbers |= {key: index.add(key) for key in keys[200:]}
+    assert numbers[keys[-1]] == 499
+    check(index, numbers, keys[:150])
 
 
 def test_an_index_may_be_emptied_again_and_again(colliding: bool) -> None:
@@ -142,13 +142,13 @@ def test_numbers_far_beyond_the_base_are_distinguished(colliding: bool) -> None:
     """A few remaining decisions keep the base small; an entry has only a number's last bits."""
     keys = keys_of(3000)
     index = Keys()
-    known = {key: index.add(key) for key in keys[:20]}
+    numbers = {key: index.add(key) for key in keys[:20]}
     for number, key in enumerate(keys[20:], 20):
         assert index.add(key) == number
         assert index.find(key) == number
         index.remove(number)
     assert (len(index.table), index.table.base, index.table.next) == (3000, 0, 3000)
-    check(index, known, keys[20:])
+    check(index, numbers, keys[20:])
 
 
 @pytest.mark.parametrize("base", [0, 1 << 31, (1 << 40) + 12345])
@@ -172,8 +172,8 @@ def test_a_restored_index_finds_keys_that_were_not_removed(colliding: bool) -> N
     index = Keys()
     removed = {1010, 1011, 1199}
     index.take(keys, 1000, removed)
-    known = {key: 1000 + i for i, key in enumerate(keys) if 1000 + i not in removed}
-    check(index, known, [keys[10], keys[11], keys[199]])
+    numbers = {key: 1000 + i for i, key in enumerate(keys) if 1000 + i not in removed}
+    check(index, numbers, [keys[10], keys[11], keys[199]])
     assert index.add(keys[10]) == 1200
     empty = Keys()
     empty.take([], 7, set())
@@ -185,38 +185,38 @@ def test_a_hundred_thousand_keys() -> None:
     """They are added, half of them removed and dropped, and the others restored."""
     keys = keys_of(100_000)
     index = Keys()
-    known = {key: index.add(key) for key in keys}
-    check(index, known, keys_of(1000, seed=2))
+    numbers = {key: index.add(key) for key in keys}
+    check(index, numbers, keys_of(1000, seed=2))
     for number in range(50_000):
         index.remove(number)
     index.table.drop(50_000)
     for key in keys[:50_000]:
-        del known[key]
-    check(index, known, keys[:50_000])
+        del numbers[key]
+    check(index, numbers, keys[:50_000])
     restored = Keys()
     restored.take(keys[50_000:], 50_000, {50_001})
-    del known[keys[50_001]]
-    check(restored, known, [keys[50_001], *keys[:1000]])
+    del numbers[keys[50_001]]
+    check(restored, numbers, [keys[50_001], *keys[:1000]])
 
 
 @pytest.mark.parametrize("same", [slice(0, 8), slice(8, 16), slice(4, 12)], ids=str)
 def test_keys_that_share_bytes_are_distinguished(same: slice) -> None:
     """Callers may choose similar ids; each is found quickly."""
-    similar = []
+    keys = []
     for i in range(20_000):
         key = bytearray(b"0123456789abcdef")
-        others = [at for at in range(16) if not same.start <= at < same.stop]
-        for at, byte in zip(others, i.to_bytes(8, "little"), strict=True):
+        indices = [at for at in range(16) if not same.start <= at < same.stop]
+        for at, byte in zip(indices, i.to_bytes(8, "little"), strict=True):
             key[at] = byte
-        similar.append(bytes(key))
+        keys.append(bytes(key))
     index = Keys()
-    known = {key: index.add(key) for key in similar}
-    check(index, known, [])
+    numbers = {key: index.add(key) for key in keys}
+    check(index, numbers, [])
     table = index._places
-    taken = [at for at, entry in enumerate(table) if entry >= 0]
+    places = [at for at, entry in enumerate(table) if entry >= 0]
     longest, run = 0, 0
-    for place, following in pairwise(taken):
-        run = run + 1 if following == place + 1 else 0
+    for place, next_place in pairwise(places):
+        run = run + 1 if next_place == place + 1 else 0
         longest = max(longest, run)
     assert longest < 2000  # of 20,000: they do not all collide
 
@@ -234,6 +234,6 @@ def test_chosen_keys_collide_no_more_than_random_ones() -> None:
         for key in keys:
             index.add(key)
         places = index.places
-        filled = np.flatnonzero(np.append(places, -1) == -1)
-        steps.append(np.diff(filled).max())  # the longest run of filled places
+        free = np.flatnonzero(np.append(places, -1) == -1)
+        steps.append(np.diff(free).max())  # the longest run of filled places
     assert steps[0] < 3 * steps[1]

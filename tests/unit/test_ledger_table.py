@@ -44,17 +44,17 @@ def test_a_table_is_a_list_of_lines(pages: int) -> None:
     """It grows and drops lines in all kinds of memory, and never reuses a number."""
     rng = random.Random(pages)
     with mock.patch.object(memory, "PAGES", pages):
-        table, known, dropped = EntryTable(), list[Line](), 0
+        table, expected, dropped = EntryTable(), list[Line](), 0
         for _ in range(300):
             if rng.random() < 0.2:
-                count = rng.choice([0, len(known) // 2, len(known)])
+                count = rng.choice([0, len(expected) // 2, len(expected)])
                 table.drop(count)
-                del known[:count]
+                del expected[:count]
                 dropped += count
             for _ in range(rng.choice([1, 1, 5, 60])):
-                known.append(write(table, rng.randrange(1 << 40)))
-            assert (table.base, table.next) == (dropped, dropped + len(known))
-            assert lines(table) == known
+                expected.append(write(table, rng.randrange(1 << 40)))
+            assert (table.base, table.next) == (dropped, dropped + len(expected))
+            assert lines(table) == expected
 
 
 def test_columns_do_not_overlap() -> None:
@@ -63,9 +63,9 @@ def test_columns_do_not_overlap() -> None:
     for n in range(3):
         write(table, n)
     before = lines(table)
-    for name, greatest in (("flags", 255), ("crc", 2**32 - 1), ("state", 255), ("low", 2**64 - 1)):
+    for name, maximum in (("flags", 255), ("crc", 2**32 - 1), ("state", 255), ("low", 2**64 - 1)):
         view = getattr(table, name)
-        original, view[1] = view[1], greatest
+        original, view[1] = view[1], maximum
         changed = lines(table)
         assert changed[0] == before[0]
         assert changed[2] == before[2]
@@ -76,19 +76,19 @@ def test_columns_do_not_overlap() -> None:
 def test_the_capacity_shrinks_when_lines_are_dropped() -> None:
     """A table that was long becomes small again."""
     table = EntryTable()
-    known = [write(table, n) for n in range(20_000)]
+    expected = [write(table, n) for n in range(20_000)]
     table.drop(19_990)
-    assert lines(table) == known[19_990:]
+    assert lines(table) == expected[19_990:]
     assert len(table.cells) < 100
 
 
 def test_a_table_is_restored_from_its_bytes() -> None:
     """They replace earlier lines; an empty table can be restored, too."""
     table, restored = EntryTable(), EntryTable()
-    known = [write(table, n) for n in range(1000)]
+    expected = [write(table, n) for n in range(1000)]
     write(restored, 5)
     restored.restore(pack_lines(table).values(), base=70)
-    assert (lines(restored), restored.base) == (known, 70)
+    assert (lines(restored), restored.base) == (expected, 70)
     restored.restore([], base=0)
     assert (lines(restored), restored.next) == ([], 0)
 
@@ -97,10 +97,10 @@ def test_a_table_is_restored_from_its_bytes() -> None:
 def test_bytes_that_end_within_a_line_are_refused(missing: int) -> None:
     """The table is unchanged."""
     table = EntryTable()
-    known = [write(table, n) for n in range(3)]
+    expected = [write(table, n) for n in range(3)]
     with pytest.raises(ValueError, match=r"reshape|multiple"):
         table.restore([pack_lines(table)["lines 0"][:-missing]], base=0)
-    assert lines(table) == known
+    assert lines(table) == expected
 
 
 @pytest.mark.parametrize("place", [0, 5, 17_000, 40_000])

@@ -69,17 +69,17 @@ def _played(rewards: Any, rounds: int = 400) -> tuple[Bandit, ManualClock]:
     waiting: list[tuple[float, str, float]] = []
     for n in range(rounds):
         clock.now += HOUR
-        for due, id, value in [one for one in waiting if one[0] <= n]:
+        for due, id, value in [entry for entry in waiting if entry[0] <= n]:
             bandit.observe(id, value)
             waiting.remove((due, id, value))
         country = ["AT", "DE", "FR"][int(rng.integers(3))]
         decision = bandit.decide(
             {"age": float(rng.integers(18, 90)), "country": country}, id=f"d{n}"
         )
-        good = rng.random() < {"red": 0.7, "green": 0.4, "blue": 0.2}[str(decision.action)]
-        if good or isinstance(rewards, Explicit):
-            wait = 60 if good else 400
-            waiting.append((n + 1 + rng.exponential(wait), decision.id, float(good)))
+        converted = rng.random() < {"red": 0.7, "green": 0.4, "blue": 0.2}[str(decision.action)]
+        if converted or isinstance(rewards, Explicit):
+            scale = 60 if converted else 400
+            waiting.append((n + 1 + rng.exponential(scale), decision.id, float(converted)))
     bandit.sync()
     return bandit, clock
 
@@ -95,9 +95,11 @@ def _frame_of(bandit: Bandit) -> Any:
 
 
 def _log_of(bandit: Bandit, clock: ManualClock, frame: Any = None, **settings: Any) -> Any:
-    usual = COLUMNS | {"propensity": "propensities", "features": FEATURES, "as_of": clock.now}
+    defaults = COLUMNS | {"propensity": "propensities", "features": FEATURES, "as_of": clock.now}
     return Log.from_frame(
-        _frame_of(bandit) if frame is None else frame, rewards=bandit.rewards, **(usual | settings)
+        _frame_of(bandit) if frame is None else frame,
+        rewards=bandit.rewards,
+        **(defaults | settings),
     )
 
 
@@ -117,7 +119,7 @@ def _same(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda semantics: type(semantics).__name__)
 def test_a_frame_says_what_the_journal_says(rewards: Any) -> None:
     """Values, curve, forecast and report, to 1e-12."""
     bandit, clock = _played(rewards)
@@ -130,17 +132,17 @@ def test_a_frame_says_what_the_journal_says(rewards: Any) -> None:
     _same(log.delay_curve().to_dict(), bandit.delay_curve().to_dict())
     _same(log.forecast(["12h", "1d"]).to_dict(), bandit.forecast(["12h", "1d"]).to_dict())
     _same(log.delay_depends().to_dict(), bandit.delay_depends().to_dict())
-    middle = START + 200 * HOUR
+    since = START + 200 * HOUR
     greedy = Greedy(FEATURES.dim, Bernoulli())
-    found, known = (one.evaluate(greedy, since=middle) for one in (log, bandit))
-    _same(found.to_dict(), known.to_dict())
-    theirs, ours = bandit.report().data, log.report().data
+    from_frame, from_bandit = (source.evaluate(greedy, since=since) for source in (log, bandit))
+    _same(from_frame.to_dict(), from_bandit.to_dict())
+    expected, actual = bandit.report().data, log.report().data
     for name in PANELS:
-        _same(ours[name], theirs[name])
+        _same(actual[name], expected[name])
     assert "<title>log: report of" in log.report().html()
 
 
-@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("rewards", SEMANTICS, ids=lambda semantics: type(semantics).__name__)
 def test_a_bandit_starts_from_a_log(rewards: Any, tmp_path: Path) -> None:
     """Its estimate is that of a bandit that made the decisions itself."""
     bandit, clock = _played(rewards)
@@ -151,11 +153,11 @@ def test_a_bandit_starts_from_a_log(rewards: Any, tmp_path: Path) -> None:
     ) as started:
         assert started.decision_counts == bandit.decision_counts
         assert started.pending.count == bandit.pending.count
-        again = Bandit(FEATURES, rewards, policy=_policy(), journal=bandit.journal, clock=clock)
-        for one in (bandit, again):
+        restarted = Bandit(FEATURES, rewards, policy=_policy(), journal=bandit.journal, clock=clock)
+        for copy in (bandit, restarted):
             for name in ("mean", "covariance"):
-                ours, theirs = (getattr(made.estimate, name) for made in (started, one))
-                np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+                actual, expected = (getattr(source.estimate, name) for source in (started, copy))
+                np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
         _same(started.evaluate("red").to_dict(), bandit.evaluate("red").to_dict())
         assert started.entry("d7").recorded == bandit.entry("d7").recorded
         started.observe(started.decide({"age": 30.0, "country": "AT"}), 1.0)
@@ -174,29 +176,29 @@ def test_libraries_of_frames_agree() -> None:
     frame = frame[names]
     value = _log_of(bandit, clock, frame).evaluate("red").to_dict()
     lists = frame.assign(
-        **{name: [None if when is pd.NaT else when for when in frame[name]]
+        **{name: [None if moment is pd.NaT else moment for moment in frame[name]]
            for name in ("effective", "rewarded")}
     ).to_dict("list")  # fmt: skip
-    for other in (
+    for frame_of_library in (
         polars.from_pandas(frame), arrow.Table.from_pandas(frame), lists,
         frame.sample(frac=1.0, random_state=1),
     ):  # fmt: skip
-        _same(_log_of(bandit, clock, other).evaluate("red").to_dict(), value)
+        _same(_log_of(bandit, clock, frame_of_library).evaluate("red").to_dict(), value)
 
 
 def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not converted value by value; null means never."""
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     calls: list[Any] = []
-    monkeypatch.setattr(columns, "as_microseconds", lambda *given: calls.append(given))
+    monkeypatch.setattr(columns, "as_microseconds", lambda *arguments: calls.append(arguments))
     column = pd.Series(pd.to_datetime([START, None, START + HOUR], unit="us", utc=True))
     column = column.dt.tz_convert("Asia/Tokyo")
     expected = [START, NEVER, START + HOUR]
-    for given in (
+    for values_given in (
         column, column.astype("datetime64[ns, Asia/Tokyo]"), pd.DatetimeIndex(column),
         polars.from_pandas(column), arrow.array(column), arrow.chunked_array([arrow.array(column)]),
     ):  # fmt: skip
-        assert columns.times(given, "made").tolist() == expected
+        assert columns.times(values_given, "made").tolist() == expected
     assert not calls
 
 
@@ -204,7 +206,7 @@ def test_times_without_a_zone_are_refused_with_the_remedy() -> None:
     """The remedy is code for the library; empty columns are accepted."""
     polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     column = pd.Series(pd.to_datetime(["2026-01-01", "2026-01-02"]))
-    for given, remedy in (
+    for series, remedy in (
         (column, r"frame\['when'\]\.dt\.tz_localize\('UTC'\)"),
         (polars.from_pandas(column), r"\.dt\.replace_time_zone\('UTC'\)"),
         (arrow.array(column), r"assume_timezone\(frame\['when'\], 'UTC'\)"),
@@ -213,7 +215,7 @@ def test_times_without_a_zone_are_refused_with_the_remedy() -> None:
         (column.dt.to_pydatetime().tolist() if False else list(column), "UTC"),
     ):
         with pytest.raises(InvalidInput, match="when.* time zone.*" + remedy):
-            columns.times(given, "when")
+            columns.times(series, "when")
     assert columns.times(np.array(["NaT"], "datetime64[ns]"), "when").tolist() == [NEVER]
 
 
@@ -223,17 +225,17 @@ def _logged(count: int = 2_000, floor: float = 0.2, seed: int = 0) -> dict[str, 
     member = rng.random(count) < 0.5
     share = np.where(member, 1.0 - floor / 2, floor / 2)  # of "b"
     b = rng.random(count) < share
-    made = START + np.arange(count) * HOUR
-    wait = (rng.exponential(100, count) * HOUR).astype(np.int64)
-    told = made + wait <= made[-1]
+    decided_at = START + np.arange(count) * HOUR
+    delays = (rng.exponential(100, count) * HOUR).astype(np.int64)
+    is_rewarded = decided_at + delays <= decided_at[-1]
     reward = (rng.random(count) < np.where(b, 0.6, 0.2)).astype(float)
     return {
         "member": member.tolist(),
         "action": np.where(b, "b", "a").tolist(),
         "propensity": np.where(b, share, 1.0 - share),
-        "reward": np.where(told, reward, np.nan),
-        "decided_at": made,
-        "rewarded_at": np.where(told, made + wait, NEVER),
+        "reward": np.where(is_rewarded, reward, np.nan),
+        "decided_at": decided_at,
+        "rewarded_at": np.where(is_rewarded, decided_at + delays, NEVER),
     }
 
 
@@ -242,25 +244,29 @@ def test_the_chosen_propensity_is_enough() -> None:
     frame = _logged()
     log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
     p = np.array(frame["propensity"])
-    both = [
+    propensities = [
         [p[n], 1 - p[n]] if a == "a" else [1 - p[n], p[n]] for n, a in enumerate(frame["action"])
     ]
-    whole = Log.from_frame(frame | {"propensity": both}, rewards=Explicit(), context=["member"])
+    full_log = Log.from_frame(
+        frame | {"propensity": propensities}, rewards=Explicit(), context=["member"]
+    )
     for target in ("b", "uniform", lambda context, names: "ab"[context["member"]]):
-        found, known = log.evaluate(target), whole.evaluate(target)
+        estimate, reference = log.evaluate(target), full_log.evaluate(target)
         for name in ("value", "ips", "snips", "dr", "kish_sample_size", "dm"):
-            assert getattr(found, name) == pytest.approx(getattr(known, name), rel=1e-12)
-        assert found.effective_sample_size == pytest.approx(known.effective_sample_size, rel=0.2)
-        assert "estimated from the choices" in found.notes[0]
+            assert getattr(estimate, name) == pytest.approx(getattr(reference, name), rel=1e-12)
+        assert estimate.effective_sample_size == pytest.approx(
+            reference.effective_sample_size, rel=0.2
+        )
+        assert "estimated from the choices" in estimate.notes[0]
     value = log.evaluate("b")
     assert value.low < 0.6 < value.high
     with Bandit(
-        whole.features, Explicit(), policy=Greedy(), journal=whole.journal,
+        full_log.features, Explicit(), policy=Greedy(), journal=full_log.journal,
         clock=lambda: START + 10_000 * HOUR,
     ) as bandit:  # fmt: skip
-        _same(bandit.evaluate("b").ips, whole.evaluate("b").ips)
-    again = JournalLog.of_journal(log.journal).evaluate("b")
-    _same(again.to_dict(), value.to_dict())
+        _same(bandit.evaluate("b").ips, full_log.evaluate("b").ips)
+    evaluation = JournalLog.of_journal(log.journal).evaluate("b")
+    _same(evaluation.to_dict(), value.to_dict())
 
 
 @pytest.mark.parametrize("floor", [0.0, 1e-9])
@@ -270,31 +276,31 @@ def test_what_a_log_never_tried_is_refused_by_its_weights(floor: float) -> None:
     log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
     with pytest.raises(NotEvaluable, match=r"average 0\.\d+ instead of 1.* rarely tried"):
         log.evaluate("b")
-    wrong = Log.from_frame(_logged() | {"propensity": [0.1] * 2_000}, rewards=Explicit())
+    false_log = Log.from_frame(_logged() | {"propensity": [0.1] * 2_000}, rewards=Explicit())
     with pytest.raises(NotEvaluable, match=r"average \d\.\d+ instead of 1: the propensit"):
-        wrong.evaluate("b")
+        false_log.evaluate("b")
 
 
 def test_targets_are_given_contexts() -> None:
     """Rules return probabilities, or the name of an action."""
     log = Log.from_frame(_logged(), rewards=Explicit(), context=["member"])
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def rule(context: Any, names: Any) -> Any:
-        seen.append((context, names))
+        calls.append((context, names))
         return [0.0, 1.0] if context["member"] else [1.0, 0.0]
 
     value = log.evaluate(rule).to_dict()
-    assert seen[0][1] == ["a", "b"]
-    members = np.array([context["member"] for context, _ in seen])
+    assert calls[0][1] == ["a", "b"]
+    members = np.array([context["member"] for context, _ in calls])
     named = log.evaluate(lambda context, names: "b" if context["member"] else "a")
     matrix = np.column_stack([~members, members]).astype(float)
-    for other in (
+    for evaluation in (
         named, log.evaluate(matrix), log.evaluate({"b": matrix[:, 1], "a": matrix[:, 0]}),
         log.evaluate(pd.DataFrame(matrix, columns=["a", "b"])),
     ):  # fmt: skip
-        _same(other.to_dict(), value)
-    for wrong, said in (
+        _same(evaluation.to_dict(), value)
+    for target, message in (
         (lambda context, names: "c", "'c', but the offered actions"),
         (lambda context, names: [0.5, 0.6], "one probability per action"),
         (matrix[:5], r"shape \(5, 2\): pass 2,000 rows"),
@@ -302,8 +308,8 @@ def test_targets_are_given_contexts() -> None:
         ({"a": matrix[:, 0]}, r"no column for the actions \['b'\]"),
         ("c", "does not offer the action 'c'"),
     ):
-        with pytest.raises(InvalidInput, match=said):
-            log.evaluate(wrong)
+        with pytest.raises(InvalidInput, match=message):
+            log.evaluate(target)
 
 
 def test_a_bandit_without_features_gives_rows() -> None:
@@ -311,32 +317,32 @@ def test_a_bandit_without_features_gives_rows() -> None:
     bandit = Bandit(policy=DelayedThompson(2, Bernoulli(), floor=0.5), rewards=Explicit(), seed=1)
     for n in range(100):
         bandit.observe(bandit.decide(None, ["a", "b"], rows=np.eye(2)), float(n % 2))
-    found = bandit.evaluate(lambda rows, names: rows[:, 1])
-    _same(found.to_dict(), bandit.evaluate("b").to_dict())
+    evaluation = bandit.evaluate(lambda rows, names: rows[:, 1])
+    _same(evaluation.to_dict(), bandit.evaluate("b").to_dict())
 
 
 def test_as_of_leaves_out_what_came_later() -> None:
     """Later decisions are left out, and later rewards are pending."""
     frame = _logged()
-    then = START + 500 * HOUR
-    log = Log.from_frame(frame, rewards=Explicit(), as_of=then)
+    as_of = START + 500 * HOUR
+    log = Log.from_frame(frame, rewards=Explicit(), as_of=as_of)
     assert len(log.table()) == 501
     table = log.table()
-    assert table.as_of == then
-    came = np.array(frame["rewarded_at"])[:501]
-    assert table.arrived.sum() == ((came != NEVER) & (came <= then)).sum()
+    assert table.as_of == as_of
+    rewarded_at = np.array(frame["rewarded_at"])[:501]
+    assert table.arrived.sum() == ((rewarded_at != NEVER) & (rewarded_at <= as_of)).sum()
     with pytest.raises(InvalidInput, match="before the first decision"):
         Log.from_frame(frame, rewards=Explicit(), as_of=START - 1)
     with pytest.raises(NotEvaluable, match="none after `since`"):
-        log.evaluate("b", since=then + 1)
+        log.evaluate("b", since=as_of + 1)
 
 
 def test_contexts_of_one_column() -> None:
     """A column can hold mappings or lists of numbers, or be a single field."""
     frame = _logged(count=400)
     for column, dim in (
-        ([{"x": 1.0 * one} for one in frame["member"]], 4),
-        ([[1.0 * one, 0.5] for one in frame["member"]], 6),
+        ([{"x": 1.0 * member} for member in frame["member"]], 4),
+        ([[1.0 * member, 0.5] for member in frame["member"]], 6),
         (frame["member"], 4),
     ):
         log = Log.from_frame(frame | {"known": column}, rewards=Explicit(), context="known")
@@ -356,8 +362,8 @@ def test_forecasts_of_a_frame_follow_a_fit() -> None:
     assert means[b].mean() > 2 * means[~b].mean()
     assert log.forecast().expected[0].mean > 0
     assert log.report().data["calibration"] is None
-    told = log.report().data["forecast"]["total"]["n"]
-    assert told == pytest.approx(log.forecast().expected[0].mean, rel=1e-4)
+    total = log.report().data["forecast"]["total"]["n"]
+    assert total == pytest.approx(log.forecast().expected[0].mean, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +392,7 @@ def test_forecasts_of_a_frame_follow_a_fit() -> None:
 )
 def test_what_cannot_be_read_is_named(change: dict[str, Any], said: str) -> None:
     """Errors name the line, the column and the remedy."""
-    given: dict[str, Any] = {
+    frame: dict[str, Any] = {
         "member": [True, False, True],
         "action": ["a", "b", "b"],
         "propensity": [0.5, 0.5, 0.5],
@@ -396,9 +402,9 @@ def test_what_cannot_be_read_is_named(change: dict[str, Any], said: str) -> None
     }
     settings: dict[str, Any] = {"rewards": Explicit(), "context": ["member"]}
     for name, value in change.items():
-        (given if isinstance(value, list) and name in given else settings)[name] = value
+        (frame if isinstance(value, list) and name in frame else settings)[name] = value
     with pytest.raises(InvalidInput, match=said):
-        Log.from_frame(given, **settings).evaluate("uniform")
+        Log.from_frame(frame, **settings).evaluate("uniform")
 
 
 def test_rewards_that_are_known_need_no_times() -> None:
@@ -420,12 +426,12 @@ def test_a_journal_of_a_log_has_its_times(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/ads.db?bandit=ads"
     log.to_journal(address)
     with open_journal(address) as journal:
-        found = JournalLog.of_journal(journal)
-        assert repr(found) == repr(log)
-        ours, theirs = log.table(), found.table()
-        assert theirs.as_of == ours.as_of == as_microseconds(START + 299 * HOUR)
+        restored = JournalLog.of_journal(journal)
+        assert repr(restored) == repr(log)
+        expected, actual = log.table(), restored.table()
+        assert actual.as_of == expected.as_of == as_microseconds(START + 299 * HOUR)
         for name in ("made", "rewarded", "state", "propensity", "late", "index"):
-            np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
+            np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
     with pytest.raises(InvalidInput, match="already"):
         log.to_journal(address)
 
@@ -440,7 +446,7 @@ def test_contexts_are_encoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
         return together(features, contexts, actions)
 
     monkeypatch.setattr(PerArm, "tables", tables)
-    monkeypatch.setattr(PerArm, "rows", lambda *given: pytest.fail("a line by itself"))
+    monkeypatch.setattr(PerArm, "rows", lambda *arguments: pytest.fail("a line by itself"))
     log = Log.from_frame(_logged(count=20_000), rewards=Explicit(), context=["member"])
     log.evaluate("b")
     assert encoded == [20_000]

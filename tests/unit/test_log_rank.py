@@ -30,34 +30,38 @@ def test_sums_are_those_of_the_definition(seed: int) -> None:
     score, expected, variance = np.zeros(3), np.zeros(3), np.zeros((3, 3))
     for time in sorted({*end[event].tolist()}):
         waiting = (start <= time) & (time <= end)
-        came = event & (end == time)
-        n, d = waiting.sum(), came.sum()
+        events_now = event & (end == time)
+        n, d = waiting.sum(), events_now.sum()
         if n < 2:
             continue
         share = np.array([(waiting & (groups == g)).sum() for g in range(3)]) / n
-        score += [(came & (groups == g)).sum() for g in range(3)] - d * share
+        score += [(events_now & (groups == g)).sum() for g in range(3)] - d * share
         expected += d * share
         variance += d * (n - d) / (n - 1) * (np.diag(share) - np.outer(share, share))
-    found = log_rank(start, end, event, groups, 3)
-    np.testing.assert_allclose(found.score, score, atol=1e-12)
-    np.testing.assert_allclose(found.expected, expected)
-    np.testing.assert_allclose(found.variance, variance, atol=1e-12)
-    assert found.score.sum() == pytest.approx(0.0, abs=1e-12)
+    result = log_rank(start, end, event, groups, 3)
+    np.testing.assert_allclose(result.score, score, atol=1e-12)
+    np.testing.assert_allclose(result.expected, expected)
+    np.testing.assert_allclose(result.variance, variance, atol=1e-12)
+    assert result.score.sum() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_last_one_alone_says_nothing() -> None:
     """There is no other subject to compare it with."""
-    one = np.array([0]), np.array([3]), np.array([True]), np.array([0])
-    found = log_rank(*one, 2)
-    assert found.score.tolist() == found.expected.tolist() == [0.0, 0.0]
+    single = np.array([0]), np.array([3]), np.array([True]), np.array([0])
+    result = log_rank(*single, 2)
+    assert result.score.tolist() == result.expected.tolist() == [0.0, 0.0]
 
 
 def test_nothing_came() -> None:
     """Without events, all sums are 0."""
     start, end, _, groups = drawn(1)
-    found = log_rank(start, end, np.zeros(len(start), dtype=np.bool_), groups, 3)
-    assert (found.score.shape, found.variance.shape, found.expected.shape) == ((3,), (3, 3), (3,))
-    for sums in found:
+    result = log_rank(start, end, np.zeros(len(start), dtype=np.bool_), groups, 3)
+    assert (result.score.shape, result.variance.shape, result.expected.shape) == (
+        (3,),
+        (3, 3),
+        (3,),
+    )
+    for sums in result:
         assert not sums.any()
 
 
@@ -71,10 +75,10 @@ def test_the_excess_of_a_group_is_its_score(seed: int) -> None:
         np.append(event, [False, False]),
         np.append(groups, [0, 1]),
     )
-    found = excess(start, ends, event)
-    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+    scores = excess(start, ends, event)
+    assert scores.sum() == pytest.approx(0.0, abs=1e-12)
     score = log_rank(start, ends, event, groups, 3).score
-    sums = [found[groups == group].sum() for group in range(3)]
+    sums = [scores[groups == group].sum() for group in range(3)]
     np.testing.assert_allclose(sums, score, atol=1e-12)
 
 
@@ -82,7 +86,7 @@ def test_strata_have_equally_many() -> None:
     """In chronological order, for times in any order; empty input has none."""
     rng = np.random.default_rng(2)
     times = rng.permutation(1_000)
-    found = strata_of(times)
-    assert np.bincount(found).tolist() == [100] * STRATA
-    assert (found == times // 100).all()
+    strata = strata_of(times)
+    assert np.bincount(strata).tolist() == [100] * STRATA
+    assert (strata == times // 100).all()
     assert strata_of(np.zeros(0)).tolist() == []

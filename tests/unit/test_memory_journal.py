@@ -32,9 +32,9 @@ class TestMemoryJournal(JournalContract, ShelfContract):
         """Its dictionary of pieces is a copy."""
         journal = MemoryJournal()
         journal.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
-        first = journal.load(0)
-        assert first is not None
-        first.pieces.clear()
+        snapshot = journal.load(0)
+        assert snapshot is not None
+        snapshot.pieces.clear()
         assert journal.load(0) == Snapshot(0, 0, "v1", {"ledger": b"0"})
 
 
@@ -61,12 +61,12 @@ class TestMemoryStore(StoreContract):
 def test_threads_may_share_a_store() -> None:
     """Each event gets a position of its own, and look-ups find all."""
     store = MemoryStore()
-    given: list[int] = []
+    positions: list[int] = []
 
     def write(number: int) -> None:
         journal = store.journal("b", partitions=1)
         for n in range(500):
-            given.extend(journal.append([Void(f"{number}", n)]))
+            positions.extend(journal.append([Void(f"{number}", n)]))
             if n % 50 == 0:
                 assert len(journal.records_of([f"{number}"])) == n + 1
 
@@ -75,7 +75,7 @@ def test_threads_may_share_a_store() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(given) == list(range(1, 2001))
+    assert sorted(positions) == list(range(1, 2001))
     assert len(store.journal("b").records_of([f"{number}" for number in range(4)])) == 2000
 
 
@@ -93,13 +93,13 @@ def test_records_that_are_dropped_meanwhile_shift_no_reader(
     )
 
     def interrupted(self: MemoryJournal, partition: int, after: int) -> int:
-        found = check(self, partition, after)
+        records = check(self, partition, after)
         dropping.start()
         dropping.join(0.2)  # it must wait for the reader
-        return found
+        return records
 
     with monkeypatch.context() as patch:
         patch.setattr(MemoryJournal, "_check_kept", interrupted)
-        assert [one.position for one in journal.read(0, 12, 3)] == [13, 14, 15]
+        assert [record.position for record in journal.read(0, 12, 3)] == [13, 14, 15]
     dropping.join()
-    assert [one.position for one in journal.read(0, 12, 3)] == [13, 14, 15]
+    assert [record.position for record in journal.read(0, 12, 3)] == [13, 14, 15]

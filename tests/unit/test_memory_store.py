@@ -15,8 +15,8 @@ def test_a_new_journal_is_there_once_its_block_has_ended() -> None:
     with store.new_journal("offers", partitions=4) as journal:
         journal.append([Void("a", 1)])
         assert store.describe() == []
-    [found] = store.describe()
-    assert (found.name, found.partitions) == ("offers", 4)
+    [entry] = store.describe()
+    assert (entry.name, entry.partitions) == ("offers", 4)
     with store.journal("offers") as journal:
         assert sum(journal.end(partition) for partition in range(4)) == 1
 

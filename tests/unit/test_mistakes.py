@@ -14,10 +14,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named(mistake: str) -> None:
     """By an error of the library, in one line that shows what was given or what to pass."""
-    said = said_of(mistake)
-    assert 20 < len(said) < 260
-    assert "\n" not in said
-    assert any(sign in said for sign in (":", ";"))
+    message = said_of(mistake)
+    assert 20 < len(message) < 260
+    assert "\n" not in message
+    assert any(sign in message for sign in (":", ";"))
 
 
 def test_the_page_of_the_docs_says_the_same() -> None:
@@ -28,10 +28,10 @@ def test_the_page_of_the_docs_says_the_same() -> None:
 
 def test_decision_is_accepted_in_place_of_its_id() -> None:
     """Wherever an id is meant."""
-    one = bandit()
-    first, second, third = (one.decide(rows=ROWS) for _ in range(3))
-    assert one.observe(first, 1.0).id == first.id
-    assert one.void(second).id == second.id
-    assert one.activate(third).id == third.id
-    assert one.entry(first).state == "rewarded"
-    assert one.observe_many([(third, 0.0)])[0].status == "rewarded"
+    bandit_ = bandit()
+    first, second, third = (bandit_.decide(rows=ROWS) for _ in range(3))
+    assert bandit_.observe(first, 1.0).id == first.id
+    assert bandit_.void(second).id == second.id
+    assert bandit_.activate(third).id == third.id
+    assert bandit_.entry(first).state == "rewarded"
+    assert bandit_.observe_many([(third, 0.0)])[0].status == "rewarded"

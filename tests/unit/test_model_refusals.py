@@ -123,13 +123,13 @@ def test_a_weight_that_is_not_finite_changes_nothing(busy: Busy, verb: str, weig
 def test_every_other_verb_refuses_it_too(busy: Busy, value: float) -> None:
     """Predicting, counting one or many, learning a share; the model stays as it was."""
     model, twin = busy(Bernoulli()), busy(Bernoulli())
-    good, bad = np.array([0.1, 0.2, 0.3]), np.array([0.1, value, 0.3])
+    row, wrong_row = np.array([0.1, 0.2, 0.3]), np.array([0.1, value, 0.3])
     calls: list[Callable[[], object]] = [
         lambda: model.predict(np.array([0.1, math.nan, 0.3])),
-        lambda: model.count(bad, 1.0),
+        lambda: model.count(wrong_row, 1.0),
         lambda: model.note(np.array([0.1, math.inf, 0.3])),
-        lambda: model.learn(bad, 1.0, 0.5),
-        lambda: model.add_all_pending(np.array([good, bad]), np.ones(2)),
+        lambda: model.learn(wrong_row, 1.0, 0.5),
+        lambda: model.add_all_pending(np.array([row, wrong_row]), np.ones(2)),
     ]
     for call in calls:
         with pytest.raises(InvalidInput):
