@@ -70,7 +70,7 @@ class _Brokers(Offsets):
 
     def first_from(self, partition: int, stamp: int) -> int:
         """Return its offset."""
-        numbers = [n for n, number in enumerate(self._stamps) if number >= stamp]
+        numbers = [n for n, committed in enumerate(self._stamps) if committed >= stamp]
         return numbers[0] if numbers else 1 << 62
 
 

@@ -199,9 +199,9 @@ def test_unlearning_a_gaussian_reward_gives_the_posterior_without_it(
         if np.linalg.eigvalsh(precision)[0] < 1e-3:
             continue
         remains, root, theta = _unlearn(chosen, p, Gaussian(4.0), 0.25, math.inf)
-        right = p.precision @ p.theta - p.x * p.y / 4.0
+        linear = p.precision @ p.theta - p.x * p.y / 4.0
         assert remains == pytest.approx(1.0 - 0.25 * p.q, rel=1e-9)
-        np.testing.assert_allclose(theta, np.linalg.solve(precision, right), atol=1e-9)
+        np.testing.assert_allclose(theta, np.linalg.solve(precision, linear), atol=1e-9)
         np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-8, atol=1e-9)
 
 

@@ -91,10 +91,10 @@ def test_scopes_and_rates_are_checked() -> None:
 def test_a_key_may_do_what_it_says_and_no_more(scope: str) -> None:
     """No scope includes another."""
     key = Key("id", "shop", frozenset({"offers"}), frozenset({scope}))
-    for action in SCOPES:
-        assert key.may(action, "offers") == (action == scope)
-        assert key.may(action, None) == (action == scope)
-        assert not key.may(action, "others")
+    for permission in SCOPES:
+        assert key.may(permission, "offers") == (permission == scope)
+        assert key.may(permission, None) == (permission == scope)
+        assert not key.may(permission, "others")
     everywhere = Key("id", "shop", frozenset({"*"}), frozenset({scope}), everywhere=True)
     assert everywhere.may(scope, "others")  # type: ignore[arg-type]
 
@@ -125,13 +125,13 @@ def test_whoever_waits_as_told_may_ask() -> None:
 
 def test_who_may_ask_must_be_said_where_others_can() -> None:
     """On this machine alone nothing need be said."""
-    for here in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
-        assert auth_at(here, None) == "off"
-        assert auth_at(here, "keys") == "keys"
-    for address in ("0.0.0.0", "::", "", "10.0.0.7", "decisions.example"):
+    for local_host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
+        assert auth_at(local_host, None) == "off"
+        assert auth_at(local_host, "keys") == "keys"
+    for remote_host in ("0.0.0.0", "::", "", "10.0.0.7", "decisions.example"):
         with pytest.raises(InvalidInput, match=r'auth = "keys" under \[server\]'):
-            auth_at(address, None)
-        assert auth_at(address, "off") == "off"
+            auth_at(remote_host, None)
+        assert auth_at(remote_host, "off") == "off"
 
 
 def test_a_client_never_shows_its_key() -> None:

@@ -205,7 +205,9 @@ def test_keys_that_share_bytes_are_distinguished(same: slice) -> None:
     keys = []
     for i in range(20_000):
         key = bytearray(b"0123456789abcdef")
-        indices = [at for at in range(16) if not same.start <= at < same.stop]
+        indices = [
+            free_index for free_index in range(16) if not same.start <= free_index < same.stop
+        ]
         for at, byte in zip(indices, i.to_bytes(8, "little"), strict=True):
             key[at] = byte
         keys.append(bytes(key))
@@ -213,10 +215,10 @@ def test_keys_that_share_bytes_are_distinguished(same: slice) -> None:
     numbers = {key: index.add(key) for key in keys}
     check(index, numbers, [])
     table = index._places
-    places = [at for at, entry in enumerate(table) if entry >= 0]
+    places = [slot_index for slot_index, entry in enumerate(table) if entry >= 0]
     longest, run = 0, 0
-    for place, next_place in pairwise(places):
-        run = run + 1 if next_place == place + 1 else 0
+    for slot, next_place in pairwise(places):
+        run = run + 1 if next_place == slot + 1 else 0
         longest = max(longest, run)
     assert longest < 2000  # of 20,000: they do not all collide
 

@@ -179,11 +179,11 @@ def test_libraries_of_frames_agree() -> None:
         **{name: [None if moment is pd.NaT else moment for moment in frame[name]]
            for name in ("effective", "rewarded")}
     ).to_dict("list")  # fmt: skip
-    for frame_of_library in (
+    for variant in (
         polars.from_pandas(frame), arrow.Table.from_pandas(frame), lists,
         frame.sample(frac=1.0, random_state=1),
     ):  # fmt: skip
-        _same(_log_of(bandit, clock, frame_of_library).evaluate("red").to_dict(), value)
+        _same(_log_of(bandit, clock, variant).evaluate("red").to_dict(), value)
 
 
 def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +194,11 @@ def test_columns_with_a_time_zone_are_converted_at_once(monkeypatch: pytest.Monk
     column = pd.Series(pd.to_datetime([START, None, START + HOUR], unit="us", utc=True))
     column = column.dt.tz_convert("Asia/Tokyo")
     expected = [START, NEVER, START + HOUR]
-    for values_given in (
+    for dates in (
         column, column.astype("datetime64[ns, Asia/Tokyo]"), pd.DatetimeIndex(column),
         polars.from_pandas(column), arrow.array(column), arrow.chunked_array([arrow.array(column)]),
     ):  # fmt: skip
-        assert columns.times(values_given, "made").tolist() == expected
+        assert columns.times(dates, "made").tolist() == expected
     assert not calls
 
 
@@ -439,11 +439,11 @@ def test_a_journal_of_a_log_has_its_times(tmp_path: Path) -> None:
 def test_contexts_are_encoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large logs are not encoded, fitted or converted line by line."""
     encoded: list[int] = []
-    together = PerArm.tables
+    encode = PerArm.tables
 
     def tables(features: PerArm, contexts: Any, actions: Any) -> Any:
         encoded.append(len(contexts))
-        return together(features, contexts, actions)
+        return encode(features, contexts, actions)
 
     monkeypatch.setattr(PerArm, "tables", tables)
     monkeypatch.setattr(PerArm, "rows", lambda *arguments: pytest.fail("a line by itself"))

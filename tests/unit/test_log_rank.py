@@ -30,12 +30,12 @@ def test_sums_are_those_of_the_definition(seed: int) -> None:
     score, expected, variance = np.zeros(3), np.zeros(3), np.zeros((3, 3))
     for time in sorted({*end[event].tolist()}):
         waiting = (start <= time) & (time <= end)
-        events_now = event & (end == time)
-        n, d = waiting.sum(), events_now.sum()
+        events_at_time = event & (end == time)
+        n, d = waiting.sum(), events_at_time.sum()
         if n < 2:
             continue
         share = np.array([(waiting & (groups == g)).sum() for g in range(3)]) / n
-        score += [(events_now & (groups == g)).sum() for g in range(3)] - d * share
+        score += [(events_at_time & (groups == g)).sum() for g in range(3)] - d * share
         expected += d * share
         variance += d * (n - d) / (n - 1) * (np.diag(share) - np.outer(share, share))
     result = log_rank(start, end, event, groups, 3)

@@ -28,12 +28,12 @@ def busy(request: pytest.FixtureRequest) -> Busy:
 
     def model(family: Family) -> Model:
         rng = np.random.default_rng(4)
-        made = Model(Prior.ridge(3), family, kernels=chosen)
+        instance = Model(Prior.ridge(3), family, kernels=chosen)
         for _ in range(20):
             x = rng.normal(size=3)
-            made.add_pending(x, made.argmax_ucb([x], 1.0)[3])
-            made.learn(x, float(rng.integers(0, 2)))
-        return made
+            instance.add_pending(x, instance.argmax_ucb([x], 1.0)[3])
+            instance.learn(x, float(rng.integers(0, 2)))
+        return instance
 
     return model
 

@@ -88,8 +88,8 @@ def test_gaussian_steps_can_be_taken_back_and_corrected(make: Make) -> None:
     for i in range(61, 90):
         model.revise(rows[i], float(y[i]), float(-y[i]))
         y[i] = -y[i]
-    left = [i for i in range(90) if i >= 60 or i % 2]
-    theta, covariance = _exact(prior, rows[left], y[left], 0.5)
+    remaining = [i for i in range(90) if i >= 60 or i % 2]
+    theta, covariance = _exact(prior, rows[remaining], y[remaining], 0.5)
     np.testing.assert_allclose(model.theta, theta, atol=1e-10)
     np.testing.assert_allclose(_covariance(model.observed), covariance, atol=1e-10)
     assert (model.n, model.pending) == (60, -60)
@@ -111,11 +111,11 @@ def test_a_reward_that_was_nearly_all_is_left_to_a_fit(make: Make, family: Famil
 @every_family
 def test_a_revision_moves_theta_and_leaves_the_weight(make: Make, family: Family) -> None:
     """θ moves by H⁻¹x (new - old)/φ, capped but for Gaussian rewards; root and counts stay."""
-    for new in (0.0, 0.5):
+    for reward in (0.0, 0.5):
         model, x = _busy(make, family), np.array([0.5, -1.0, 0.25])
         theta, observed = model.theta.copy(), model.observed.copy()
-        model.revise(x, 1.0, new)
-        step = (new - 1.0) / (family.dispersion or 1.0) * (_covariance(observed) @ x)
+        model.revise(x, 1.0, reward)
+        step = (reward - 1.0) / (family.dispersion or 1.0) * (_covariance(observed) @ x)
         np.testing.assert_allclose(model.theta, theta + step, atol=1e-12)
         assert model.observed.tobytes() == observed.tobytes()
         assert (model.n, model.pending) == (20, 0)
@@ -175,8 +175,10 @@ def test_new_roots_are_the_old_ones_without_their_rounding(make: Make, family: F
     before = _covariance(model.observed), _covariance(model.decided)
     theta = model.theta.copy()
     model.renew(np.eye(4) + observed.matrix, np.eye(4) + decided.matrix)
-    for old, new in zip(before, (model.observed, model.decided), strict=True):
-        np.testing.assert_allclose(old, _covariance(new), rtol=0.0, atol=1e-12 * np.abs(old).max())
+    for old_root, new in zip(before, (model.observed, model.decided), strict=True):
+        np.testing.assert_allclose(
+            old_root, _covariance(new), rtol=0.0, atol=1e-12 * np.abs(old_root).max()
+        )
     assert model.theta.tolist() == theta.tolist()
     assert not np.shares_memory(model.observed, model.decided)
 

@@ -120,12 +120,12 @@ def test_it_decides_in_a_bandit() -> None:
 def test_it_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
     """By its name, with its settings."""
     pytest.importorskip("joblib")
-    said = Command("compare").said(
+    output = Command("compare").said(
         capsys, "--policy", "DelayedUCB", "Softmax(temperature=0.2)", "--delay", "Constant(3)",
         "--rounds", 40, "--seeds", 2, "--jobs", 1, "--json",
     )  # fmt: skip
-    results = json.loads(said)["results"]
-    assert [one["policy"] for one in results] == ["DelayedUCB", "Softmax(temperature=0.2)"]
+    results = json.loads(output)["results"]
+    assert [result["policy"] for result in results] == ["DelayedUCB", "Softmax(temperature=0.2)"]
 
 
 def test_it_is_served() -> None:
@@ -138,8 +138,8 @@ def test_it_is_served() -> None:
     published = PublishedModel.of(model, offers.policy, positions=[0], version=1, at=5)
     source.load(published, decider.unapplied)
     rows, rng = np.tile(np.eye(3, dtype=np.float32), (2, 1)), np.random.default_rng(1)
-    made = decider.choose([ParsedRequest(3)] * 2, rows, now=5, rng=rng, hold=True).decisions
-    assert [one.propensity for one in made] == [1 / 3, 1 / 3]
+    decisions = decider.choose([ParsedRequest(3)] * 2, rows, now=5, rng=rng, hold=True).decisions
+    assert [decision.propensity for decision in decisions] == [1 / 3, 1 / 3]
     assert decider.model.pending == 2
 
 
@@ -164,10 +164,10 @@ def test_a_function_may_make_it() -> None:
 def test_a_name_is_that_of_one_policy() -> None:
     """To register the same again is nothing; another of its name is refused."""
     assert register(Softmax) is Softmax
-    for made in (type("Softmax", (DelayedUCB,), {}), type("DelayedUCB", (DelayedUCB,), {})):
-        made.__module__ = "shop.other"
+    for variant in (type("Softmax", (DelayedUCB,), {}), type("DelayedUCB", (DelayedUCB,), {})):
+        variant.__module__ = "shop.other"
         with pytest.raises(InvalidInput, match="has the same name: rename one of them"):
-            register(made)
+            register(variant)
     assert POLICY_NAMES["Softmax"] is Softmax
 
 
@@ -201,9 +201,9 @@ def test_a_module_is_loaded_by_its_name(shop: str) -> None:
 )
 def test_a_module_that_is_of_no_use_is_named_with_its_line(value: str, why: str) -> None:
     """As any mistake in the file."""
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         parse_config(f"policies = {value}\n" + SERVED.format("Softmax"))
-    (mistake,) = caught.value.mistakes
+    (mistake,) = error.value.mistakes
     assert mistake.startswith(f"belated.toml, line 1: policies: {why}")
 
 
@@ -211,10 +211,10 @@ def test_commands_import_the_modules_they_are_given(shop: str) -> None:
     """Also in the processes that a sweep starts."""
     pytest.importorskip("joblib")
     for command in ("simulate", "compare"):
-        more = ["--jobs", "2"] if command == "compare" else []
+        arguments = ["--jobs", "2"] if command == "compare" else []
         words = [
             sys.executable, "-m", "belated", command, "--module", shop, "--policy", "Second",
-            "--delay", "Constant(3)", "--rounds", "20", "--seeds", "3", "--json", *more,
+            "--delay", "Constant(3)", "--rounds", "20", "--seeds", "3", "--json", *arguments,
         ]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -223,11 +223,11 @@ def test_commands_import_the_modules_they_are_given(shop: str) -> None:
 
 def test_what_was_written_can_be_sent_to_other_processes() -> None:
     """With what makes the policy; what is not in the text stays."""
-    written = as_policy("Warmup(then=Softmax(temperature=0.2), rounds=5)")
-    assert written.needs == (Softmax,)
-    sent = pickle.dumps(written)
+    policy = as_policy("Warmup(then=Softmax(temperature=0.2), rounds=5)")
+    assert policy.needs == (Softmax,)
+    pickled = pickle.dumps(policy)
     del POLICY_NAMES["Softmax"]
-    assert pickle.loads(sent)(environments.fixed(0)).dim == 10
+    assert pickle.loads(pickled)(environments.fixed(0)).dim == 10
     assert as_policy("DelayedUCB").needs == ()
 
 
@@ -236,5 +236,5 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(
 ) -> None:
     """With its name, and why."""
     complaint = Command("simulate").complaint
-    said = complaint(capsys, "--delay", "Constant(3)", "--module", "no.such")
-    assert "the module 'no.such' cannot be imported" in said
+    message = complaint(capsys, "--delay", "Constant(3)", "--module", "no.such")
+    assert "the module 'no.such' cannot be imported" in message

@@ -36,16 +36,16 @@ def _log(
     shares[np.arange(count), best] += 1.0 - floor
     chosen = (rng.random(count) < shares[:, 1]).astype(np.int64)
     reward = (rng.random(count) < np.array([0.2, 0.6])[chosen]).astype(np.float64)
-    made = START + np.arange(count, dtype=np.int64) * DAY // 10
+    decided_at = START + np.arange(count, dtype=np.int64) * DAY // 10
     delay = rng.random(count) * pending * count / 10 * np.where(reward > 0, 0.5, 1.0)
-    came = made + (delay * DAY).astype(np.int64)
-    told = came <= made[-1]
+    rewarded_at = decided_at + (delay * DAY).astype(np.int64)
+    is_rewarded = rewarded_at <= decided_at[-1]
     if rewards is not None:
-        told &= reward > 0
+        is_rewarded &= reward > 0
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(told, came, NEVER),
-        value=np.where(told, reward, np.nan),
+        made=decided_at,
+        rewarded=np.where(is_rewarded, rewarded_at, NEVER),
+        value=np.where(is_rewarded, reward, np.nan),
         rewards=rewards,
     )
     rows = np.tile(np.eye(2, dtype=np.float32), (count, 1, 1))
@@ -66,13 +66,13 @@ def _log(
 def test_equals_other_libraries_on_matured_data(ours: str, theirs: str) -> None:
     """Once all rewards have arrived, estimates equal other libraries'."""
     action, reward = np.array(FIXTURE["action"]), np.array(FIXTURE["reward"])
-    made = START + np.arange(len(action), dtype=np.int64)
-    table = DecisionTable.of(made=made, rewarded=made, value=reward)
+    decided_at = START + np.arange(len(action), dtype=np.int64)
+    table = DecisionTable.of(made=decided_at, rewarded=decided_at, value=reward)
     rows = np.ones((len(action), 4, 1), dtype=np.float32)
     offers = offers_of(rows, action, np.array(FIXTURE["logged"]))
     target, model = (np.array(FIXTURE[name]).reshape(-1) for name in ("target", "model"))
-    found = off_policy_value(table, offers, target, Bernoulli(), predicted=model)
-    assert getattr(found, ours) == pytest.approx(FIXTURE["values"][theirs], abs=1e-12)
+    estimate = off_policy_value(table, offers, target, Bernoulli(), predicted=model)
+    assert getattr(estimate, ours) == pytest.approx(FIXTURE["values"][theirs], abs=1e-12)
 
 
 def test_weights_by_delay_make_what_arrived_whole() -> None:
@@ -145,11 +145,14 @@ def test_delays_that_depend_on_rewards_do_not_bias_the_value() -> None:
 def test_conversions_count_silence_as_the_default() -> None:
     """A missing conversion counts as the default reward."""
     table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
-    found = off_policy_value(table, offers, np.tile([0.0, 1.0], 2_000), Bernoulli())
-    assert found.low < 0.6 < found.high
-    assert found.confidence_sequence is not None
-    assert found.confidence_sequence[0] < 0.6 < found.confidence_sequence[1]
-    assert found.confidence_sequence[1] - found.confidence_sequence[0] > found.high - found.low
+    estimate = off_policy_value(table, offers, np.tile([0.0, 1.0], 2_000), Bernoulli())
+    assert estimate.low < 0.6 < estimate.high
+    assert estimate.confidence_sequence is not None
+    assert estimate.confidence_sequence[0] < 0.6 < estimate.confidence_sequence[1]
+    assert (
+        estimate.confidence_sequence[1] - estimate.confidence_sequence[0]
+        > estimate.high - estimate.low
+    )
 
 
 def test_a_log_that_never_tried_it_is_refused() -> None:
@@ -169,19 +172,19 @@ def test_a_log_that_hardly_tried_it_is_refused_whatever_was_drawn() -> None:
 def test_few_rewards_give_a_wide_interval_and_none_at_all_no_value() -> None:
     """The variance is that of the mean that is tested, so few rewards do not look certain."""
     table, offers = _log(rewards=DefaultAfter("1d"), count=400)
-    for few in (3, 0):
-        here = np.cumsum(table.arrived) <= few
-        hardly = replace(
+    for count in (3, 0):
+        is_kept = np.cumsum(table.arrived) <= count
+        sparse = replace(
             table,
-            rewarded=np.where(here, table.rewarded, NEVER),
-            value=np.where(here, table.value, np.nan),
+            rewarded=np.where(is_kept, table.rewarded, NEVER),
+            value=np.where(is_kept, table.value, np.nan),
         )
-        if few:
-            found = off_policy_value(hardly, offers, np.full(800, 0.5), Bernoulli())
-            assert 0.0 <= found.low < 3 / 400 < found.high
-            assert 0.015 < found.high < 0.05
+        if count:
+            estimate = off_policy_value(sparse, offers, np.full(800, 0.5), Bernoulli())
+            assert 0.0 <= estimate.low < 3 / 400 < estimate.high
+            assert 0.015 < estimate.high < 0.05
     with pytest.raises(NotEvaluable, match="no reward has arrived yet"):
-        off_policy_value(hardly, offers, np.full(800, 0.5), Bernoulli())
+        off_policy_value(sparse, offers, np.full(800, 0.5), Bernoulli())
 
 
 @pytest.mark.parametrize("limit", ["0s", timedelta(0)])
@@ -195,9 +198,9 @@ def test_a_limit_is_above_zero(limit: str | timedelta) -> None:
 def test_a_value_is_shown_with_its_interval() -> None:
     """The repr has four digits."""
     table, offers = _log()
-    found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
-    shown = f"Value({found.value:.4g}, low={found.low:.4g}, high={found.high:.4g})"
-    assert repr(found) == shown
+    estimate = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+    expected = f"Value({estimate.value:.4g}, low={estimate.low:.4g}, high={estimate.high:.4g})"
+    assert repr(estimate) == expected
 
 
 def test_a_weak_log_is_noted() -> None:
@@ -210,20 +213,22 @@ def test_a_weak_log_is_noted() -> None:
 def test_a_window_longer_than_the_log_is_named_in_the_estimand() -> None:
     """The estimand names the longest observable delay."""
     table, offers = _log(rewards=DefaultAfter("300d"))
-    found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
-    assert "within 39.9 days" in found.estimand
-    assert any("window" in note for note in found.notes)
+    estimate = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+    assert "within 39.9 days" in estimate.estimand
+    assert any("window" in note for note in estimate.notes)
 
 
 def test_requests_that_were_kept_less_often_count_more() -> None:
     """Decisions are weighted by the inverse of their sampling rate."""
     table, offers = _log(count=1_000)
-    many = offers.select(np.ones(1_000, dtype=np.bool_))
-    kept = np.where(offers.chosen % 2 == 1, 0.5, 1.0)
-    drawn = np.random.default_rng(3).random(1_000) < kept
-    thin = Offers(**{**vars(many), "kept": kept}).select(drawn)
-    found = off_policy_value(table.select(drawn), thin, np.full(2 * drawn.sum(), 0.5), Bernoulli())
-    assert found.low < 0.4 < found.high
+    all_offers = offers.select(np.ones(1_000, dtype=np.bool_))
+    rates = np.where(offers.chosen % 2 == 1, 0.5, 1.0)
+    drawn = np.random.default_rng(3).random(1_000) < rates
+    thinned = Offers(**{**vars(all_offers), "kept": rates}).select(drawn)
+    estimate = off_policy_value(
+        table.select(drawn), thinned, np.full(2 * drawn.sum(), 0.5), Bernoulli()
+    )
+    assert estimate.low < 0.4 < estimate.high
 
 
 def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
@@ -236,8 +241,8 @@ def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
         value=np.where(missing, np.nan, table.value),
         rewards=Explicit("1d"),
     )
-    found = off_policy_value(table, offers, np.full(600, 0.5), Bernoulli())
-    whole = off_policy_value(
+    estimate = off_policy_value(table, offers, np.full(600, 0.5), Bernoulli())
+    complete = off_policy_value(
         DecisionTable.of(
             made=table.made[~missing],
             rewarded=table.rewarded[~missing],
@@ -248,10 +253,10 @@ def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
         np.full(540, 0.5),
         Bernoulli(),
     )
-    assert found.confidence_sequence is not None
-    assert whole.confidence_sequence is not None
-    assert found.confidence_sequence[0] < whole.confidence_sequence[0]
-    assert found.confidence_sequence[1] > whole.confidence_sequence[1]
+    assert estimate.confidence_sequence is not None
+    assert complete.confidence_sequence is not None
+    assert estimate.confidence_sequence[0] < complete.confidence_sequence[0]
+    assert estimate.confidence_sequence[1] > complete.confidence_sequence[1]
 
 
 def test_a_gambler_finds_the_mean_and_no_more() -> None:

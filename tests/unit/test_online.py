@@ -34,9 +34,9 @@ def test_one_reward_gives_the_maximum_of_its_posterior(
     phi = family.dispersion or 1.0
 
     def loss(theta: Vector) -> float:
-        away = theta - prior.mean
+        offset = theta - prior.mean
         fit = family.log_likelihood(np.array([y]), np.array([x @ theta]), phi)
-        return 0.5 * float(away @ prior.precision @ away) - float(fit[0])
+        return 0.5 * float(offset @ prior.precision @ offset) - float(fit[0])
 
     estimate = Online().fit(seen_of(x[None], np.array([y])), family=family, prior=prior)
     x[:] = x.astype(np.float32)
@@ -50,8 +50,10 @@ def test_one_reward_gives_the_maximum_of_its_posterior(
 def test_gaussian_steps_end_where_ridge_does(variance: float) -> None:
     """Closed form and rank-one steps agree to 1e-10."""
     rows, y = _data(Gaussian(variance), 300, 5)
-    family, prior, seen = Gaussian(variance), some_prior(5), seen_of(rows, y)
-    online, ridge = (way.fit(seen, family=family, prior=prior) for way in (Online(), Ridge()))
+    family, prior, observations = Gaussian(variance), some_prior(5), seen_of(rows, y)
+    online, ridge = (
+        way.fit(observations, family=family, prior=prior) for way in (Online(), Ridge())
+    )
     np.testing.assert_allclose(online.theta, ridge.theta, atol=1e-10)
     np.testing.assert_allclose(online.precision, ridge.precision, rtol=1e-10, atol=1e-10)
     assert (online.n, online.dispersion) == (300, variance)
@@ -61,24 +63,26 @@ def test_gaussian_steps_end_where_ridge_does(variance: float) -> None:
 @pytest.mark.parametrize("dim", [2, 10])
 def test_other_steps_end_near_the_maximum(family: Family, dim: int, full: bool) -> None:
     """With ridge 1 and 100 rewards, θ is off by .3 posterior deviations or less, on average."""
-    away = []
+    distances = []
     for seed in range(200 if full else 20):
-        seen, prior = seen_of(*_data(family, 100, dim, seed)), Prior.ridge(dim)
-        online, best = (way.fit(seen, family=family, prior=prior) for way in (Online(), Laplace()))
+        observations, prior = seen_of(*_data(family, 100, dim, seed)), Prior.ridge(dim)
+        online, best = (
+            way.fit(observations, family=family, prior=prior) for way in (Online(), Laplace())
+        )
         delta = online.theta - best.theta
-        away.append(math.sqrt(delta @ best.precision @ delta / dim))
-    assert 0.0 < np.mean(away) <= 0.3
+        distances.append(math.sqrt(delta @ best.precision @ delta / dim))
+    assert 0.0 < np.mean(distances) <= 0.3
 
 
 @every_family
 def test_removed_rows_do_not_count(family: Family) -> None:
     """The steps are those of the rows left, in their order."""
     rows, y = _data(family, 40, 3)
-    seen = Observations(3)
-    handles = seen.extend(rows, y)
+    observations = Observations(3)
+    handles = observations.extend(rows, y)
     for handle in handles[::2]:
-        seen.remove(handle)
-    estimate = Online().fit(seen, family=family, prior=Prior.ridge(3))
+        observations.remove(handle)
+    estimate = Online().fit(observations, family=family, prior=Prior.ridge(3))
     alone = Online().fit(seen_of(rows[1::2], y[1::2]), family=family, prior=Prior.ridge(3))
     assert estimate.theta.tolist() == alone.theta.tolist()
     assert estimate.precision.tolist() == alone.precision.tolist()
@@ -111,9 +115,9 @@ def test_a_fit_is_never_due() -> None:
 
 def test_an_automatic_ridge_stays_where_it_starts() -> None:
     """Steps alone do not estimate a prior."""
-    seen = seen_of(*_data(Bernoulli(), 50, 3))
+    observations = seen_of(*_data(Bernoulli(), 50, 3))
     automatic, fixed = (
-        Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(3, ridge))
+        Online().fit(observations, family=Bernoulli(), prior=Prior.ridge(3, ridge))
         for ridge in ("auto", AUTO_START)
     )
     np.testing.assert_array_equal(automatic.theta, fixed.theta)
@@ -123,9 +127,9 @@ def test_an_automatic_ridge_stays_where_it_starts() -> None:
 @pytest.mark.parametrize("dim", [2, 4])
 def test_a_prior_of_different_width_is_refused(dim: int) -> None:
     """Rows and prior have the same width, wider or narrower."""
-    seen = seen_of(*_data(Bernoulli(), 5, 3))
+    observations = seen_of(*_data(Bernoulli(), 5, 3))
     with pytest.raises(InvalidInput):
-        Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(dim))
+        Online().fit(observations, family=Bernoulli(), prior=Prior.ridge(dim))
 
 
 def test_rewards_outside_the_support_are_refused() -> None:

@@ -28,16 +28,16 @@ def everything_in(value: Any) -> Iterator[Any]:
     """A value, and all that is in it."""
     yield value
     if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from everything_in(one)
+        for operation in value.values() if isinstance(value, dict) else value:
+            yield from everything_in(operation)
 
 
 def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """Path, method and operation of each."""
     return [
-        (path, method, one)
+        (path, method, operation)
         for path, methods in described["paths"].items()
-        for method, one in methods.items()
+        for method, operation in methods.items()
     ]
 
 
@@ -57,23 +57,25 @@ def test_it_is_json_of_openapi_3_1(described: dict[str, Any]) -> None:
 
 def test_every_route_is_documented_once(described: dict[str, Any]) -> None:
     """With a summary and a name of its own."""
-    found = operations(described)
-    assert sorted((path, method.upper()) for path, method, _ in found) == sorted(
+    documented = operations(described)
+    assert sorted((path, method.upper()) for path, method, _ in documented) == sorted(
         (route.path, route.method) for route in ROUTES
     )
-    assert all(one["summary"] for _, _, one in found)
-    assert len({one["operationId"] for _, _, one in found}) == len(ROUTES)
+    assert all(operation["summary"] for _, _, operation in documented)
+    assert len({operation["operationId"] for _, _, operation in documented}) == len(ROUTES)
 
 
 def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
     """And every schema is referred to."""
     references = {
-        one["$ref"] for one in everything_in(described) if isinstance(one, dict) and "$ref" in one
+        operation["$ref"]
+        for operation in everything_in(described)
+        if isinstance(operation, dict) and "$ref" in operation
     }
     for reference in references:
-        place = described
+        target = described
         for part in reference.removeprefix("#/").split("/"):
-            place = place[part]
+            target = target[part]
     schemas = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
     assert schemas <= references
 
@@ -85,7 +87,7 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
         assert "Attributes:" not in schema["description"]
     properties = described["components"]["schemas"]["DecisionRequest"]["properties"]
     assert set(properties) == set(DecisionRequest.__struct_fields__)
-    assert all(one["description"] for one in properties.values())
+    assert all(field["description"] for field in properties.values())
     chosen = described["components"]["schemas"]["Chosen"]["properties"]
     assert chosen["propensity"]["description"].startswith("the probability with which the action")
     assert chosen["x"]["description"] == "the row of the chosen action."
@@ -93,23 +95,27 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
 
 def test_parameters_and_bodies(described: dict[str, Any]) -> None:
     """What stands in braces is a parameter; whoever takes a body says which."""
-    for path, method, one in operations(described):
-        given = {(it["name"], it["in"]) for it in one.get("parameters", [])}
-        assert {(name, "path") for name in re.findall(r"{(\w+)}", path)} <= given
-        assert ("requestBody" in one) == (
+    for path, method, operation in operations(described):
+        parameters = {
+            (parameter["name"], parameter["in"]) for parameter in operation.get("parameters", [])
+        }
+        assert {(name, "path") for name in re.findall(r"{(\w+)}", path)} <= parameters
+        assert ("requestBody" in operation) == (
             method in ("post", "put") and not path.endswith(("activation", "void"))
         )
 
 
 def test_the_id_of_an_answer_leads_on(described: dict[str, Any]) -> None:
     """From whatever names a decision to all that can be asked of one, with what that needs."""
-    paths = {one["operationId"]: path for path, _, one in operations(described)}
+    paths = {operation["operationId"]: path for path, _, operation in operations(described)}
     leading = {"decide", "decide_many", "reward", "post_reward", "activate", "void", "story"}
-    for _, _, one in operations(described):
+    for _, _, operation in operations(described):
         links = [
-            it for answer in one["responses"].values() for it in answer.get("links", {}).items()
+            named_link
+            for response in operation["responses"].values()
+            for named_link in response.get("links", {}).items()
         ]
-        assert bool(links) == (one["operationId"] in leading)
+        assert bool(links) == (operation["operationId"] in leading)
         for name, link in links:
             assert link["operationId"] == name
             assert set(re.findall(r"{(\w+)}", paths[name])) == link["parameters"].keys()
@@ -119,19 +125,21 @@ def test_the_id_of_an_answer_leads_on(described: dict[str, Any]) -> None:
 
 def test_problems_are_documented(described: dict[str, Any]) -> None:
     """Of keys where one is needed; of bandits that there is none, or that it cannot now."""
-    for path, method, one in operations(described):
+    for path, method, operation in operations(described):
         scope = find_scope(path, method)
-        assert one["security"][:1] == ([] if scope is None else [{"key": [scope]}])
+        assert operation["security"][:1] == ([] if scope is None else [{"key": [scope]}])
         # Where a token will do; rewards of subjects have none.
         by_token = scope == "reward" and path != "/v1/{bandit}/rewards"
-        assert ({} in one["security"]) == by_token
-        assert {"401", "403", "429"} & one["responses"].keys() == (
+        assert ({} in operation["security"]) == by_token
+        assert {"401", "403", "429"} & operation["responses"].keys() == (
             set() if scope is None else {"401", "403", "429"}
         )
         if "{bandit}" in path:
-            assert {"400", "403", "404", "413", "415", "500", "503"} <= one["responses"].keys()
-        if "requestBody" in one:
-            assert {"400", "422"} <= one["responses"].keys()
+            assert {"400", "403", "404", "413", "415", "500", "503"} <= operation[
+                "responses"
+            ].keys()
+        if "requestBody" in operation:
+            assert {"400", "422"} <= operation["responses"].keys()
     problem = described["components"]["responses"]["Invalid"]["content"]
     assert list(problem) == ["application/problem+json"]
 
@@ -141,20 +149,20 @@ def test_where_no_keys_are_asked_for_none_is_documented(tokens: bool) -> None:
     """A page can still be one that is not listed; nothing else is refused for who asks."""
     open_to_all = describe(ROUTES, keys=False, tokens=tokens)
     assert "securitySchemes" not in open_to_all["components"]
-    for path, _, one in operations(open_to_all):
-        assert "security" not in one
-        refused = {"401", "403"} & one["responses"].keys()
-        assert refused == ({"403"} if "{bandit}" in path else set())
+    for path, _, operation in operations(open_to_all):
+        assert "security" not in operation
+        statuses = {"401", "403"} & operation["responses"].keys()
+        assert statuses == ({"403"} if "{bandit}" in path else set())
         # An event may wait for an unknown decision, of which there may be too many.
-        assert ("429" in one["responses"]) == ("202" in one["responses"])
+        assert ("429" in operation["responses"]) == ("202" in operation["responses"])
     named = open_to_all["components"]["responses"].keys()
     assert {"Unauthorized", "Forbidden"} & named == {"Forbidden"}
 
 
 def test_without_tokens_every_reward_needs_a_key() -> None:
     """Where there are none, nothing can stand in place of a key."""
-    for _, _, one in operations(describe(ROUTES, keys=True, tokens=False)):
-        assert {} not in one["security"]
+    for _, _, operation in operations(describe(ROUTES, keys=True, tokens=False)):
+        assert {} not in operation["security"]
 
 
 @pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -167,13 +175,13 @@ def test_a_route_is_found_by_its_path(route: Route) -> None:
 
 def test_what_is_not_there_is_said(described: dict[str, Any]) -> None:
     """404 for a path, 405 for a method, with those that there are."""
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         find("GET", "offers", ["elsewhere"])
-    assert caught.value.problem.status == 404
-    with pytest.raises(ProblemError) as caught:
+    assert error.value.problem.status == 404
+    with pytest.raises(ProblemError) as error:
         find("POST", "offers", ["decisions", "a1"])
-    assert caught.value.problem.status == 405
-    assert caught.value.headers == {"allow": "DELETE, GET"}
+    assert error.value.problem.status == 405
+    assert error.value.headers == {"allow": "DELETE, GET"}
 
 
 def test_a_body_is_read_as_its_route_says() -> None:

@@ -70,7 +70,7 @@ def test_a_snapshot_waits_for_outcomes() -> None:
     """One without them would lose them if the learner stopped."""
     journal = played()
     fold = fold_of(journal)
-    sent = journal.put_outcomes
+    put_outcomes = journal.put_outcomes
     journal.put_outcomes = refuse  # type: ignore[method-assign]
     fold.follow(journal, 0, 100)
     for _ in range(2):
@@ -79,9 +79,9 @@ def test_a_snapshot_waits_for_outcomes() -> None:
         with pytest.raises(JournalUnavailable):
             fold.save(journal)
     assert not has_sent(journal)
-    journal.put_outcomes = sent  # type: ignore[method-assign]
+    journal.put_outcomes = put_outcomes  # type: ignore[method-assign]
     fold.follow(journal, 0, 100)
-    assert [one.version for one in journal._facts.outcomes.values()] == [journal.end(0)]
+    assert [outcome.version for outcome in journal._facts.outcomes.values()] == [journal.end(0)]
     fold.save(journal)
     assert has_sent(journal)
 

@@ -19,9 +19,11 @@ LATER = (
 
 def run(code: str) -> str:
     """What the code prints in a new process."""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr == ""
-    return ran.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stderr == ""
+    return process.stdout
 
 
 def test_importing_belated_loads_what_deciding_needs() -> None:

@@ -113,10 +113,10 @@ def ducb(
         if t <= tau:
             a = int(world.draws.integers(len(table)))
         else:
-            there = world.arrived(t)
+            arrived = world.arrived(t)
             X = np.array(rows)
-            theta = maximum(link, X[there], np.array(rewards)[there], theta)
-            n = int(there.sum())
+            theta = maximum(link, X[arrived], np.array(rewards)[arrived], theta)
+            n = int(arrived.sum())
             beta = link.sigma / kappa * math.sqrt(
                 d / 2.0 * math.log(1.0 + 2.0 * n / d) + math.log(1.0 / 0.05)
             ) + math.sqrt(t - 1 - n)
@@ -138,15 +138,17 @@ def lin_thompson(
     d = len(world.tables[0][0][0])
     B, f = a0 * np.eye(d), np.zeros(d)
     chosen: list[int] = []
-    kept: list[tuple[Vector, float]] = []
-    there = np.zeros(0, dtype=np.bool_)
+    observations: list[tuple[Vector, float]] = []
+    arrived_before = np.zeros(0, dtype=np.bool_)
     for t, (table, means) in enumerate(world.tables, start=1):
         now = world.arrived(t)
-        new = now & ~np.append(there, np.zeros(len(now) - len(there), dtype=np.bool_))
+        new = now & ~np.append(
+            arrived_before, np.zeros(len(now) - len(arrived_before), dtype=np.bool_)
+        )
         for s in np.flatnonzero(new):
-            x, y = kept[s]
+            x, y = observations[s]
             B, f = B + np.outer(x, x), f + x * y
-        there = now
+        arrived_before = now
         if t <= tau:
             a = int(world.draws.integers(len(table)))
         else:
@@ -156,7 +158,7 @@ def lin_thompson(
             theta = np.linalg.solve(B, f) + root @ normals[:, drawn]
             a = int(np.argmax(table @ theta))
         chosen.append(a)
-        kept.append((table[a], reward(float(means[a]), float(world.luck[t - 1]))))
+        observations.append((table[a], reward(float(means[a]), float(world.luck[t - 1]))))
     return chosen
 
 
@@ -228,8 +230,8 @@ def test_dts_samples_from_the_laplace_posterior_of_what_arrived(law: DelayProces
     trace, states, rows = followed(paper_dts(4, Bernoulli(), warmup=40), law, 250)
     theta = np.zeros(4)
     for t, state in enumerate(states, start=1):
-        there = np.arange(1, t) + trace.delay[: t - 1] <= t - 1
-        X, y = rows[: t - 1][there], trace.rewards[: t - 1][there]
+        arrived = np.arange(1, t) + trace.delay[: t - 1] <= t - 1
+        X, y = rows[: t - 1][arrived], trace.rewards[: t - 1][arrived]
         theta = maximum(link, X, y, theta, ridge=1.0)
         H = np.eye(4) + (X.T * link.slope(X @ theta)) @ X
         deviations = np.sqrt(np.diag(np.linalg.inv(H)))
@@ -243,19 +245,19 @@ def test_dts_forgets_the_order_of_arrivals() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4)).astype(np.float32).astype(np.float64) / 2.0
     y = (rng.random(120) < logistic(X @ np.array([1.0, -1.0, 0.5, 0.0]))).astype(float)
-    found = []
+    fits = []
     for order in (np.arange(120), np.arange(120)[::-1], rng.permutation(120)):
         learner = Learner(paper_dts(4, Bernoulli()))
         for x in X:
             learner.add_pending(x, 0.25)
         for s in order:
             learner.learn(X[s], float(y[s]), 0.25)
-        found.append((learner.model.theta, learner.estimate.theta, learner.estimate.precision))
-    for theta, estimate, precision in found[1:]:
-        np.testing.assert_allclose(theta, found[0][0], rtol=0.0, atol=1e-6)
-        np.testing.assert_allclose(estimate, found[0][1], rtol=0.0, atol=1e-9)
-        np.testing.assert_allclose(precision, found[0][2], rtol=1e-9)
-    assert np.abs(found[0][0]).max() > 0.3
+        fits.append((learner.model.theta, learner.estimate.theta, learner.estimate.precision))
+    for theta, estimate, precision in fits[1:]:
+        np.testing.assert_allclose(theta, fits[0][0], rtol=0.0, atol=1e-6)
+        np.testing.assert_allclose(estimate, fits[0][1], rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(precision, fits[0][2], rtol=1e-9)
+    assert np.abs(fits[0][0]).max() > 0.3
 
 
 @pytest.mark.parametrize("seed", range(5))

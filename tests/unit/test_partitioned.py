@@ -112,9 +112,9 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
         for fold in folds:
             fold.load_model(model)
             merging.take(fold.sums(epoch=1))
-    made = model.model(policy)
+    merged = model.model(policy)
     assert (model.version, model.positions) == (whole.version, whole.positions)
-    assert (made.n, made.pending, made.decisions) == (
+    assert (merged.n, merged.pending, merged.decisions) == (
         whole.model.n,
         whole.model.pending,
         whole.model.decisions,
@@ -123,12 +123,12 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
     assert merging.counts == whole.counts
     assert merging.counters == whole.counters
     estimate = whole.learner.estimate
-    off = made.theta - estimate.theta
+    off = merged.theta - estimate.theta
     assert np.sqrt(off @ estimate.precision @ off) < 0.02
     whole.learner.fit()
     for name in ("observed", "decided"):
-        mine, theirs = getattr(made, name), getattr(whole.model, name)
-        ratios = np.linalg.svd(np.linalg.solve(theirs, mine), compute_uv=False)
+        merged_root, expected_root = getattr(merged, name), getattr(whole.model, name)
+        ratios = np.linalg.svd(np.linalg.solve(expected_root, merged_root), compute_uv=False)
         np.testing.assert_allclose(ratios, 1.0, atol=0.01)  # of the widths, in any direction
 
 
@@ -150,9 +150,9 @@ def test_the_estimate_is_one_newton_step_from_the_center() -> None:
         assert merging.take(sums)
     whole = one_fold(journal, policy, Explicit())
     likelihood = quadratic_at(whole.learner.observed, policy.family, center)
-    wanted = newton_step(likelihood, family=policy.family, prior=policy.start)
+    expected = newton_step(likelihood, family=policy.family, prior=policy.start)
     np.testing.assert_allclose(
-        merging.export_model(at=6).model(policy).theta, wanted.theta, rtol=1e-10
+        merging.export_model(at=6).model(policy).theta, expected.theta, rtol=1e-10
     )
 
 
@@ -183,8 +183,8 @@ def test_a_center_stays_until_enough_is_new() -> None:
     for fold in folds:
         fold.load_model(first)
         merging.take(fold.sums(epoch=1))
-    again = merging.export_model(at=2)
-    assert (again.center, again.center_number) == (first.center, 1)
+    second = merging.export_model(at=2)
+    assert (second.center, second.center_number) == (first.center, 1)
     with Bandit(policy=policy, rewards=Explicit(), journal=journal) as bandit:
         for _ in range(40):
             bandit.observe(bandit.decide(rows=np.eye(2)).id, 1.0)
@@ -199,17 +199,17 @@ def test_of_two_entries_the_later_epoch_counts_then_the_position() -> None:
     policy = DelayedUCB(2, Bernoulli())
     journal = journal_of(policy, Explicit(), 20)
     fold = PartitionFold(policy, Explicit(), partitions=PARTITIONS, partition=1)
-    early = fold.sums(epoch=2)
+    first = fold.sums(epoch=2)
     fold.catch_up(journal)
-    late = fold.sums(epoch=2)
+    second = fold.sums(epoch=2)
     superseded = fold.sums(epoch=1)
     merging = Merging(policy, PARTITIONS, fold.fingerprint)
     assert merging.take(superseded)
-    assert merging.take(early)  # though it knows less
+    assert merging.take(first)  # though it knows less
     assert not merging.take(superseded)
-    assert merging.take(late)
-    assert not merging.take(early)
-    assert not merging.take(late)
+    assert merging.take(second)
+    assert not merging.take(first)
+    assert not merging.take(second)
     assert not merging.is_whole
     other = PartitionFold(policy, DefaultAfter("1h"), partitions=PARTITIONS, partition=1)
     assert not merging.take(other.sums(epoch=9))
@@ -243,16 +243,21 @@ def test_sums_follow_every_change() -> None:
         for fold in folds:
             fresh = PartitionFold(policy, rewards, partitions=PARTITIONS, partition=fold.partition)
             fresh.catch_up(journal)
-            sums, wanted = fold.sums(1).arrived(), fresh.sums(1).arrived()
-            np.testing.assert_allclose(sums.moments.gram, wanted.moments.gram, atol=1e-9)
-            np.testing.assert_allclose(sums.moments.cross, wanted.moments.cross, atol=1e-9)
-            mine, theirs = fold.learner.pending_information, fresh.learner.pending_information
-            np.testing.assert_allclose(mine.matrix, theirs.matrix, atol=1e-9)
+            sums, expected = fold.sums(1).arrived(), fresh.sums(1).arrived()
+            np.testing.assert_allclose(sums.moments.gram, expected.moments.gram, atol=1e-9)
+            np.testing.assert_allclose(sums.moments.cross, expected.moments.cross, atol=1e-9)
+            information, expected_information = (
+                fold.learner.pending_information,
+                fresh.learner.pending_information,
+            )
+            np.testing.assert_allclose(information.matrix, expected_information.matrix, atol=1e-9)
             assert isinstance(fold.learner, PartitionLearner)
             store = fold.learner._store
-            at = store.sums_at(policy.family, fold.learner.theta).likelihood
-            np.testing.assert_allclose(sums.likelihood.pull, at.pull, atol=1e-9)
-            np.testing.assert_allclose(sums.likelihood.information, at.information, atol=1e-9)
+            likelihood = store.sums_at(policy.family, fold.learner.theta).likelihood
+            np.testing.assert_allclose(sums.likelihood.pull, likelihood.pull, atol=1e-9)
+            np.testing.assert_allclose(
+                sums.likelihood.information, likelihood.information, atol=1e-9
+            )
 
 
 def test_a_snapshot_of_a_partition_is_that_of_any_fold() -> None:
@@ -363,11 +368,11 @@ def played(
     bandit = Bandit(
         policy=policy, rewards=rewards, features=features, journal=journal, clock=clock, seed=3
     )
-    due: list[tuple[int, str, float]] = []
+    waiting: list[tuple[int, str, float]] = []
     for n in range(rounds):
         clock.now += int(86_400e6 / rounds)
-        while due and due[0][0] <= clock.now:
-            _, id, value = due.pop(0)
+        while waiting and waiting[0][0] <= clock.now:
+            _, id, value = waiting.pop(0)
             bandit.observe(id, value)
             if n % 17 == 0:
                 bandit.observe(id, 1.0 - value if value <= 1.0 else 0.0, revision=1)
@@ -380,8 +385,8 @@ def played(
             mean = float(policy.family.mean(decision.x @ theta[0]))
         y = float(rng.random() < mean) if isinstance(policy.family, Bernoulli) else abs(mean)
         if y or not isinstance(rewards, ConversionsOnly):
-            due.append((clock.now + int(rng.exponential(600e6)), decision.id, y))
-            due.sort()
+            waiting.append((clock.now + int(rng.exponential(600e6)), decision.id, y))
+            waiting.sort()
         if n % 29 == 3:
             bandit.void(decision.id)
     return journal, bandit.policy
@@ -412,20 +417,20 @@ def test_observations_that_count_by_age_are_merged(case: str, blocks: bool) -> N
     whole.learner.fit()
     folds = folds_of(journal, policy, rewards)
     model, merging = settled(folds)
-    made = model.model(policy)
+    merged = model.model(policy)
     assert merging.counts == whole.counts
-    assert (made.n, made.pending, made.decisions) == (
+    assert (merged.n, merged.pending, merged.decisions) == (
         whole.model.n,
         whole.model.pending,
         whole.model.decisions,
     )
     estimate = whole.learner.estimate
-    off = made.theta - estimate.theta
+    off = merged.theta - estimate.theta
     assert np.sqrt(np.vdot(off, product(estimate.precision, off))) < 0.15
-    assert made.effective_n == pytest.approx(whole.model.effective_n, rel=0.02)
+    assert merged.effective_n == pytest.approx(whole.model.effective_n, rel=0.02)
     for name in ("observed", "decided"):
-        mine, theirs = getattr(made, name), getattr(whole.model, name)
-        ratios = np.linalg.svd(np.linalg.solve(theirs, mine), compute_uv=False)
+        merged_root, expected_root = getattr(merged, name), getattr(whole.model, name)
+        ratios = np.linalg.svd(np.linalg.solve(expected_root, merged_root), compute_uv=False)
         np.testing.assert_allclose(ratios, 1.0, atol=0.02)
 
 
@@ -446,15 +451,17 @@ def test_sums_by_age_follow_every_change(case: str) -> None:
         fold.follow(journal, 0, page)
         fresh = PartitionFold(policy, rewards, partitions=PARTITIONS, partition=0)
         fresh.catch_up(journal, to=[fold.position] * PARTITIONS)
-        for each in (fold, fresh):
-            each.load_model(model)
-        mine, theirs = (AgedSums.read(each.sums(1).rows, policy.shape) for each in (fold, fresh))
+        for partition in (fold, fresh):
+            partition.load_model(model)
+        aged, expected_aged = (
+            AgedSums.read(each.sums(1).rows, policy.shape) for each in (fold, fresh)
+        )
         for name in ("counts", "effective", "seen", "whole"):
-            sums, wanted = getattr(mine, name), getattr(theirs, name)
-            bound = tolerance * np.abs(wanted).max()
-            np.testing.assert_allclose(sums, wanted, rtol=0.0, atol=bound, err_msg=name)
-        off = np.linalg.solve(theirs.seen + np.eye(2), mine.pull - theirs.pull)
-        assert np.sqrt(off @ theirs.seen @ off) < 0.2
+            sums, expected = getattr(aged, name), getattr(expected_aged, name)
+            bound = tolerance * np.abs(expected).max()
+            np.testing.assert_allclose(sums, expected, rtol=0.0, atol=bound, err_msg=name)
+        off = np.linalg.solve(expected_aged.seen + np.eye(2), aged.pull - expected_aged.pull)
+        assert np.sqrt(off @ expected_aged.seen @ off) < 0.2
 
 
 def test_batches_of_conversions_are_noticed() -> None:

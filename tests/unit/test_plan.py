@@ -50,7 +50,7 @@ SHOP = Learning(
 def test_there_is_as_much_to_gain_as_was_said(base: float, gain: float, actions: int) -> None:
     """In the mean over the rows that are drawn."""
     world = offers(base, gain, actions, 4, seed=1)
-    means = np.array([one for _, one in world.rounds(20_000, np.random.default_rng(2))])
+    means = np.array([mean for _, mean in world.rounds(20_000, np.random.default_rng(2))])
     assert means.mean() == pytest.approx(base, rel=0.03)
     assert means.max(axis=1).mean() / means.mean() == pytest.approx(1.0 + gain, rel=0.03)
 
@@ -67,21 +67,21 @@ def test_delays_keep_their_part_of_the_time() -> None:
     """Whatever a round stands for; and what never comes does not."""
     law = Mixture(never=0.3, base=Exponential(mean=1_000))
     drawn = RoundsDelay(law, pace=0.01).sample(20_000, np.random.default_rng(0))
-    came = drawn[drawn != NEVER]
-    assert len(came) / len(drawn) == pytest.approx(0.7, abs=0.02)
-    assert came.mean() == pytest.approx(10.0 + 0.5, rel=0.05)  # rounded up
+    arrived = drawn[drawn != NEVER]
+    assert len(arrived) / len(drawn) == pytest.approx(0.7, abs=0.02)
+    assert arrived.mean() == pytest.approx(10.0 + 0.5, rel=0.05)  # rounded up
     assert np.isinf(quantiles(law)).mean() == pytest.approx(0.3, abs=0.03)
 
 
 def test_a_model_is_refreshed_now_and_then() -> None:
     """No reward is used before it comes, nor later than the next refresh."""
-    plain, held = (
+    plain, refreshed = (
         RoundsDelay(Lomax(shape=1.5, scale=3), 1.0, every).sample(500, np.random.default_rng(1))
         for every in (1, 7)
     )
-    used = np.arange(500) + held + 1
+    used = np.arange(500) + refreshed + 1
     assert (used % 7 == 0).all()
-    assert ((held >= plain) & (held < plain + 7)).all()
+    assert ((refreshed >= plain) & (refreshed < plain + 7)).all()
 
 
 def a_table(
@@ -90,16 +90,19 @@ def a_table(
     """A holdout and a bandit that has all of the lift."""
     n = round(asked.rate * seconds)
     now = 1_800_000_000 * SECOND
-    made = now - (seconds * SECOND * rng.random(n)).astype(np.int64)
-    held = rng.random(n) < share
-    chance = asked.reward_share * np.where(held, 1.0, 1.0 + asked.lift)
-    came = made + SECOND * asked.delay.sample(n, rng)
-    seen = (rng.random(n) < chance) & (came <= now)
+    decided_at = now - (seconds * SECOND * rng.random(n)).astype(np.int64)
+    is_holdout = rng.random(n) < share
+    chance = asked.reward_share * np.where(is_holdout, 1.0, 1.0 + asked.lift)
+    rewarded_at = decided_at + SECOND * asked.delay.sample(n, rng)
+    is_rewarded = (rng.random(n) < chance) & (rewarded_at <= now)
     return DecisionTable.of(
-        made=made,
-        rewarded=[int(when) if here else None for when, here in zip(came, seen, strict=True)],
-        value=np.where(seen, 1.0, np.nan),
-        group=np.where(held, "holdout", "bandit"),
+        made=decided_at,
+        rewarded=[
+            int(time) if rewarded else None
+            for time, rewarded in zip(rewarded_at, is_rewarded, strict=True)
+        ],
+        value=np.where(is_rewarded, 1.0, np.nan),
+        group=np.where(is_holdout, "holdout", "bandit"),
         rewards=ConversionsOnly("7d"),
         as_of=now,
     )
@@ -110,24 +113,24 @@ def test_the_lift_is_known_when_the_plan_says(share: float, full: bool) -> None:
     """Four times in five, by the real evaluation of decisions some of which are pending."""
     asked = replace(SHOP, rate=400 / DAY, lift=0.6, delay=Exponential(mean=DAY))
     planned = holdout_times(asked)[SHARES.index(share)]
-    rng, found, runs = np.random.default_rng(5), 0, 1_000 if full else 150
+    rng, detected, runs = np.random.default_rng(5), 0, 1_000 if full else 150
     for _ in range(runs):
         table = a_table(asked, share, planned.seconds, rng)
-        found += lift(table, limit="7d").low > 0.0
+        detected += lift(table, limit="7d").low > 0.0
     # Until the first window has ended nothing is asked: then it is found even more often.
     most = 1.0 if planned.seconds < 7.1 * DAY else POWER + 0.1
-    assert POWER - 0.1 <= found / runs <= most
+    assert POWER - 0.1 <= detected / runs <= most
 
 
 def test_looking_every_day_takes_longer_and_larger_holdouts_less_long() -> None:
     """And what they cost until then grows with the share."""
     times = holdout_times(replace(SHOP, lift=0.2))
-    assert [one.share for one in times] == [*SHARES]
-    for one in times:
-        assert one.seconds_sequential > one.seconds
-    waits = [one.seconds for one in times]
+    assert [plan.share for plan in times] == [*SHARES]
+    for plan in times:
+        assert plan.seconds_sequential > plan.seconds
+    waits = [plan.seconds for plan in times]
     assert waits == sorted(waits, reverse=True)
-    costs = [one.rewards for one in times]
+    costs = [plan.rewards for plan in times]
     assert costs == sorted(costs)
 
 
@@ -135,20 +138,20 @@ def test_the_always_interval_shows_the_lift_when_the_plan_says() -> None:
     """By decisions whose outcome is final."""
     asked = replace(SHOP, rate=400 / DAY, lift=0.5, delay=Exponential(mean=DAY))
     planned = holdout_times(asked)[SHARES.index(0.2)]
-    rng, found = np.random.default_rng(6), 0
+    rng, detected = np.random.default_rng(6), 0
     for _ in range(100):
-        always = lift(
+        sequence = lift(
             a_table(asked, 0.2, planned.seconds_sequential, rng), limit="7d"
         ).confidence_sequence
-        found += always is not None and always[1] > 0.0
-    assert 0.68 <= found / 100 <= 0.92
+        detected += sequence is not None and sequence[1] > 0.0
+    assert 0.68 <= detected / 100 <= 0.92
 
 
 def test_a_longer_delay_costs_more_and_a_stale_model_too() -> None:
     """On the same problems and luck."""
     asked = replace(SHOP, delay=Constant(round(6 * DAY)), rewards="Explicit")
-    made = plan_learning(asked, seeds=4, rounds=500)
-    assert [one.name for one in made.cases] == [
+    plan = plan_learning(asked, seeds=4, rounds=500)
+    assert [case.name for case in plan.cases] == [
         "every outcome known at once",
         "as planned",
         "window 1.8 d",
@@ -157,24 +160,24 @@ def test_a_longer_delay_costs_more_and_a_stale_model_too() -> None:
         "model refreshed every 1 d",
         "model refreshed every 7 d",
     ]
-    at_once, planned = made.cases[:2]
-    assert at_once.change is not None
-    assert at_once.change.low > 0.0
+    immediate, planned = plan.cases[:2]
+    assert immediate.change is not None
+    assert immediate.change.low > 0.0
     assert planned.change is None
-    assert planned.lost > at_once.lost > 0.0
-    stale = made.cases[-1].change
-    assert stale is not None
-    assert stale.mean < 0.0
-    assert made.decisions_a_round == pytest.approx(20.0)
+    assert planned.lost > immediate.lost > 0.0
+    stale_change = plan.cases[-1].change
+    assert stale_change is not None
+    assert stale_change.mean < 0.0
+    assert plan.decisions_a_round == pytest.approx(20.0)
     assert runs_of(asked, 4, 500) == 28
 
 
 def test_few_decisions_are_all_simulated() -> None:
     """A round is a decision then; what cannot be seen in so few rounds is left out."""
-    made = plan_learning(replace(SHOP, rate=10 / DAY), seeds=2)
-    assert made.rounds == 200
-    assert made.decisions_a_round == pytest.approx(1.0)
-    assert "model refreshed every 1 h" not in [one.name for one in made.cases]
+    plan = plan_learning(replace(SHOP, rate=10 / DAY), seeds=2)
+    assert plan.rounds == 200
+    assert plan.decisions_a_round == pytest.approx(1.0)
+    assert "model refreshed every 1 h" not in [case.name for case in plan.cases]
 
 
 @pytest.mark.parametrize(
@@ -214,15 +217,15 @@ def a_shop(journal: MemoryJournal | SQLiteJournal, clock: ManualClock) -> Bandit
         seed=1,
     )
     rng = np.random.default_rng(2)
-    coming: list[tuple[int, str]] = []
+    waiting: list[tuple[int, str]] = []
     for _ in range(1_500):
         clock.now += 700 * SECOND
-        for when, id in [one for one in coming if one[0] <= clock.now]:
+        for when, id in [entry for entry in waiting if entry[0] <= clock.now]:
             bandit.observe(id, 1.0)
-            coming.remove((when, id))
+            waiting.remove((when, id))
         decision = bandit.decide()
         if rng.random() < 0.3:
-            coming.append((clock.now + int(rng.exponential(0.5 * DAY) * SECOND), decision.id))
+            waiting.append((clock.now + int(rng.exponential(0.5 * DAY) * SECOND), decision.id))
     return bandit
 
 
@@ -233,18 +236,22 @@ def test_a_journal_tells_what_to_plan_for(
     clock = ManualClock()
     file = tmp_path / "shop.db"
     with a_shop(SQLiteJournal(file, bandit="shop", clock=clock), clock) as bandit:
-        seen = seen_in(JournalLog.of_journal(bandit.journal))
-    assert seen["rate"] == pytest.approx(1 / 700, rel=0.01)
-    assert seen["reward_share"] == pytest.approx(0.3, abs=0.06)
-    assert (seen["window"], seen["rewards"], seen["actions"]) == (3 * DAY, "ConversionsOnly", 3)
-    drawn = seen["delay"].sample(4_000, np.random.default_rng(0))
+        settings = seen_in(JournalLog.of_journal(bandit.journal))
+    assert settings["rate"] == pytest.approx(1 / 700, rel=0.01)
+    assert settings["reward_share"] == pytest.approx(0.3, abs=0.06)
+    assert (settings["window"], settings["rewards"], settings["actions"]) == (
+        3 * DAY,
+        "ConversionsOnly",
+        3,
+    )
+    drawn = settings["delay"].sample(4_000, np.random.default_rng(0))
     assert drawn.mean() / DAY == pytest.approx(0.5, rel=0.2)
-    told = planned(
+    output = planned(
         capsys, "--journal", f"sqlite:///{file}", "--dim", "3", "--lift", "0.5", "--window", "2d"
     )
-    assert told["asked"]["rate"] == pytest.approx(seen["rate"])
-    assert told["asked"]["window"] == 2 * DAY
-    assert told["asked"]["actions"] == 3
+    assert output["asked"]["rate"] == pytest.approx(settings["rate"])
+    assert output["asked"]["window"] == 2 * DAY
+    assert output["asked"]["actions"] == 3
 
 
 def test_a_journal_that_tells_nothing() -> None:
@@ -283,21 +290,21 @@ SMALL = ("--seeds", 2, "--rounds", 100, "--dim", 3, "--actions", 3)
 def planned(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     """What a short plan says."""
     text = COMMAND.said(capsys, *SMALL[:4], *arguments, "--json")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 def test_the_command_says_what_the_function_finds(capsys: pytest.CaptureFixture[str]) -> None:
     """Number for number, as JSON; infinite times are null."""
-    found = planned(
+    output = planned(
         capsys,
         *("--rate", "500/d", "--delay", "2d", "--dim", 3, "--actions", 4, "--lift", 1),
         *("--period", "20d"),
     )
-    made = plan_learning(SHOP, seeds=2, rounds=100).to_dict()
-    assert found["cases"] == made["cases"]
-    assert found["holdouts"] == made["holdouts"]
-    assert found["take"] == made["take"]
+    expected = plan_learning(SHOP, seeds=2, rounds=100).to_dict()
+    assert output["cases"] == expected["cases"]
+    assert output["holdouts"] == expected["holdouts"]
+    assert output["take"] == expected["take"]
     law = planned(
         capsys, "--rate", 2, "--delay", "Constant(c=3600)", "--lift", "1e-9", "--period", "1h"
     )
@@ -315,8 +322,8 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "every outcome known at once" in words
     assert "Hold out 2%: the smallest of these shares" in words
     assert "`belated evaluate ADDRESS --lift --limit 7d`" in words
-    none = COMMAND.said(capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1)
-    assert "None of these shares detects it within 30 d" in none
+    output = COMMAND.said(capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1)
+    assert "None of these shares detects it within 30 d" in output
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,10 @@ def test_rows_may_be_lists(name: str) -> None:
     """As arrays are: the same index and propensity."""
     policy = MAKE[name]()
     rows = rng(2).normal(size=(5, 3)).astype(np.float32)
-    one, two = (policy.choose(busy(policy).model, table, rng(4)) for table in (rows, rows.tolist()))
-    assert one == two
+    from_array, from_list = (
+        policy.choose(busy(policy).model, table, rng(4)) for table in (rows, rows.tolist())
+    )
+    assert from_array == from_list
 
 
 @every_policy
@@ -96,11 +98,13 @@ def test_a_row_that_is_not_finite_is_refused(name: str, using: Callable[[], Kern
     model = busy(policy, using=using()).model
     before = state(model)
     accepted = []
-    for value, at, seed in itertools.product([math.nan, math.inf, -math.inf], range(3), range(3)):
+    for value, index, seed in itertools.product(
+        [math.nan, math.inf, -math.inf], range(3), range(3)
+    ):
         rows = np.array([[0.5, 0.1, 0.2], [0.1, 0.5, -0.1], [-0.3, 0.2, 0.5]])
-        rows[at, 1] = value
+        rows[index, 1] = value
         try:
-            accepted.append((value, at, policy.choose(model, rows, rng(seed))))
+            accepted.append((value, index, policy.choose(model, rows, rng(seed))))
         except InvalidInput:
             assert state(model) == before
     assert accepted == []
@@ -111,15 +115,15 @@ def test_a_row_that_is_not_finite_is_refused(name: str, using: Callable[[], Kern
 def test_one_request_is_chosen_for_as_by_choose(name: str, using: Callable[[], Kernels]) -> None:
     """The same choices from the same draws, ties too, and the same model after them."""
     policy = MAKE[name]()
-    one, other = (busy(policy, using=using()).model for _ in range(2))
+    single, batched = (busy(policy, using=using()).model for _ in range(2))
     source, twin = rng(5), rng(5)
     for step in range(30):
         rows = rng(step).normal(size=(5, 3)) if step % 2 else np.tile([0.5, 0.1, 0.2], (4, 1))
-        choice = policy.choose(one, rows, source)
+        choice = policy.choose(single, rows, source)
         if step % 3:
-            policy.add_pending(one, rows[choice.index], choice.weight)
-        assert policy.choose_all(other, rows, [len(rows)], [step % 3 > 0], twin) == [choice]
-    assert state(one) == state(other)
+            policy.add_pending(single, rows[choice.index], choice.weight)
+        assert policy.choose_all(batched, rows, [len(rows)], [step % 3 > 0], twin) == [choice]
+    assert state(single) == state(batched)
     assert source.random() == twin.random()
 
 
@@ -226,12 +230,12 @@ def test_a_floor_is_shared_by_all_rows(floor: float) -> None:
         model = busy(policy).model
         rows = rng(1).normal(size=(5, 3))
         best = replace(policy, floor=0.0).choose(model, rows, rng()).index
-        source, seen = rng(2), {}
+        source, propensities = rng(2), {}
         for _ in range(200):
             choice = policy.choose(model, rows, source)
-            seen[choice.index] = choice.propensity
-        assert set(seen) == set(range(5)) or floor < 0.2
-        for index, propensity in seen.items():
+            propensities[choice.index] = choice.propensity
+        assert set(propensities) == set(range(5)) or floor < 0.2
+        for index, propensity in propensities.items():
             expected = floor / 5 + (1.0 - floor) * (index == best)
             assert propensity == pytest.approx(expected)
 
@@ -272,8 +276,8 @@ def test_rayleigh_shares_at_the_edges(
     means: list[float], deviations: list[float], expected: list[float]
 ) -> None:
     """Equal lines share, dominated ones have nothing, one row has all."""
-    found = rayleigh_shares(np.array(means), np.array(deviations))
-    assert found.tolist() == pytest.approx(expected)
+    shares = rayleigh_shares(np.array(means), np.array(deviations))
+    assert shares.tolist() == pytest.approx(expected)
 
 
 def test_one_draw_of_the_width_goes_for_all_rows() -> None:

@@ -33,9 +33,9 @@ def test_an_automatic_ridge_starts_in_its_range() -> None:
 )
 def test_a_ridge_that_is_not_positive_is_refused(ridge: Any) -> None:
     """The error carries the value."""
-    with pytest.raises(InvalidInput, match="`ridge` must be") as caught:
+    with pytest.raises(InvalidInput, match="`ridge` must be") as error:
         Prior.ridge(2, ridge)
-    assert caught.value.value is ridge
+    assert error.value.value is ridge
 
 
 @pytest.mark.parametrize("dim", [0, -2, 1.5, "2", None, True])
@@ -114,12 +114,12 @@ def test_priors_are_equal_by_their_numbers() -> None:
     """Mean, precision and whether it is estimated; equal ones have one hash."""
     prior = Prior.normal([0.5, 0.0], [[2.0, 0.1], [0.1, 3.0]])
     same = Prior.normal([0.5, 0.0], [[2.0, 0.1], [0.1, 3.0]])
-    others = [
+    different = [
         Prior.normal([0.4, 0.0], [[2.0, 0.1], [0.1, 3.0]]),
         Prior.normal([0.5, 0.0], [[2.0, 0.2], [0.2, 3.0]]),
         Prior.ridge(2),
         Prior.ridge(2, "auto"),  # the same numbers, to begin with
     ]
     assert (prior, hash(prior)) == (same, hash(same))
-    assert len({prior, same, *others}) == 5
+    assert len({prior, same, *different}) == 5
     assert prior != "a prior"

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "promises.md"
 #: By the number of a fault, the tests that it names.
 FAULTS = {
-    int(number): re.findall(r"`(tests/[^`]+)`", rest)
-    for number, rest in re.findall(
+    int(number): re.findall(r"`(tests/[^`]+)`", text)
+    for number, text in re.findall(
         r"^\| (\d+) \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
@@ -30,8 +30,8 @@ def test_a_fault_names_tests_that_exist(fault: int) -> None:
     assert FAULTS[fault]
     for name in FAULTS[fault]:
         path, *parts = name.split("::")
-        found: object = import_module(path.removesuffix(".py").replace("/", "."))
+        target: object = import_module(path.removesuffix(".py").replace("/", "."))
         for part in parts:
-            assert hasattr(found, part), name  # also where a class has it from a contract
-            found = getattr(found, part)
+            assert hasattr(target, part), name  # also where a class has it from a contract
+            target = getattr(target, part)
         assert parts[-1].startswith("test_")

@@ -15,14 +15,14 @@ MOST_OF_BELATED, MOST = 40, 200
 
 def exports() -> dict[str, list[str]]:
     """The names in the ``__all__`` of each module that has one."""
-    found = {}
+    exported = {}
     for file in SOURCE.rglob("*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             match node:
                 case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
                     module = ".".join(file.relative_to(SOURCE.parent).with_suffix("").parts)
-                    found[module.removesuffix(".__init__")] = ast.literal_eval(value)
-    return found
+                    exported[module.removesuffix(".__init__")] = ast.literal_eval(value)
+    return exported
 
 
 def test_names_are_few() -> None:

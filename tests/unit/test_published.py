@@ -41,29 +41,33 @@ def sent(model: Model, policy: Policy) -> PublishedModel:
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: repr(policy)[:60])
 def test_it_chooses_as_before(policy: Policy) -> None:
     """Bit by bit: the same index, propensity and mean, and so after counting decisions."""
-    here = learned(policy)
-    there = PublishedModel.read(sent(here, policy).write()).model(policy)
-    assert (there.n, there.pending, there.decisions) == (here.n, here.pending, here.decisions)
+    original = learned(policy)
+    copy = PublishedModel.read(sent(original, policy).write()).model(policy)
+    assert (copy.n, copy.pending, copy.decisions) == (
+        original.n,
+        original.pending,
+        original.decisions,
+    )
     rng = np.random.default_rng(5)
     for _ in range(20):
         rows = rng.normal(size=(6, 3)).astype(np.float32)
         seed = int(rng.integers(1 << 30))
-        one = policy.choose(here, rows, np.random.default_rng(seed))
-        two = policy.choose(there, rows, np.random.default_rng(seed))
-        assert one == two
-        for model in (here, there):
-            model.add_pending(rows[one.index], one.weight)
+        choice = policy.choose(original, rows, np.random.default_rng(seed))
+        copy_choice = policy.choose(copy, rows, np.random.default_rng(seed))
+        assert choice == copy_choice
+        for model in (original, copy):
+            model.add_pending(rows[choice.index], choice.weight)
 
 
 def test_changing_one_leaves_the_other_alone() -> None:
     """The copy is a copy."""
     policy = POLICIES[0]
-    here = learned(policy)
-    before = here.decided.copy()
-    there = sent(here, policy).model(policy)
-    there.add_pending(np.ones(3), 0.25)
-    np.testing.assert_array_equal(here.decided, before)
-    assert there.pending == here.pending + 1
+    original = learned(policy)
+    before = original.decided.copy()
+    copy = sent(original, policy).model(policy)
+    copy.add_pending(np.ones(3), 0.25)
+    np.testing.assert_array_equal(original.decided, before)
+    assert copy.pending == original.pending + 1
 
 
 def test_a_model_of_a_different_policy_is_refused() -> None:

@@ -35,9 +35,9 @@ def configured(text: str) -> ConversionsOnly:
 @pytest.mark.parametrize("given", [None, ConversionsOnly, DefaultAfter, "7d", 7])
 def test_bandit_without_valid_rewards_recommends_it(given: object) -> None:
     """It comes first, as something that can be copied; ``DefaultAfter`` is not proposed."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=given)  # type: ignore[arg-type]
-    advice = str(caught.value).rpartition(": ")[2]
+    advice = str(error.value).rpartition(": ")[2]
     assert advice.startswith("pass ConversionsOnly('7d') if only good outcomes are reported")
     assert "DefaultAfter" not in advice
 
@@ -47,10 +47,10 @@ def test_configuration_without_valid_rewards_recommends_it(line: str) -> None:
     """It is the example, whether the setting is missing or wrong."""
     text = '[store]\naddress = "sqlite:///a.db"\n[bandits.offers]\n'
     text += f'policy = "DelayedUCB(dim=2, family=Bernoulli())"\n{line}\n'
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfig) as error:
         parse_config(text, file="belated.toml")
-    assert "ConversionsOnly('7d')" in str(caught.value)
-    assert "DefaultAfter(" not in str(caught.value)
+    assert "ConversionsOnly('7d')" in str(error.value)
+    assert "DefaultAfter(" not in str(error.value)
 
 
 def test_init_writes_it(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_files_to_start_from_have_it(file: str) -> None:
 def test_the_chart_has_it() -> None:
     """In the configuration among its values."""
     values = (ROOT / "deploy/helm/belated/values.yaml").read_text(encoding="utf-8")
-    found = re.search(r"^config: \|\n((?:  .*\n|\n)+)", values, re.MULTILINE)
-    assert found is not None
-    assert configured(dedent(found[1]))
+    match = re.search(r"^config: \|\n((?:  .*\n|\n)+)", values, re.MULTILINE)
+    assert match is not None
+    assert configured(dedent(match[1]))
 
 
 @pytest.mark.parametrize("folder", ["docs/tutorial", "docs/howto", "examples"])
@@ -81,5 +81,5 @@ def test_guides_and_examples_use_nothing_else(folder: str) -> None:
     pages += [
         page for page in (ROOT / folder).rglob("*") if page.suffix in {".md", ".py", ".ipynb"}
     ]
-    found = {page.name for page in pages if DEFAULT.search(page.read_text(encoding="utf-8"))}
-    assert found <= set(REASONS)
+    names = {page.name for page in pages if DEFAULT.search(page.read_text(encoding="utf-8"))}
+    assert names <= set(REASONS)

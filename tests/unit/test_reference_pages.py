@@ -23,8 +23,8 @@ def test_generated_pages_are_up_to_date() -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for name, page in module.PAGES.items():
-        kept = (DOCS / "reference" / name).read_text(encoding="utf-8")
-        assert kept == page(), f"{name} is not what the code says: run python docs/generate.py"
+        text = (DOCS / "reference" / name).read_text(encoding="utf-8")
+        assert text == page(), f"{name} is not what the code says: run python docs/generate.py"
 
 
 def test_every_setting_is_documented_and_no_other() -> None:
@@ -34,8 +34,8 @@ def test_every_setting_is_documented_and_no_other() -> None:
     documented = {
         name.rpartition(".")[2] for names, _ in rows for name in re.findall(r"`([\w.]+)`", names)
     } | {"baseline", "by"}  # of a holdout: in the line of its share
-    read = set(re.findall(r'\.take\(\s*"(\w+)"', CONFIG.read_text(encoding="utf-8")))
-    assert documented == read
+    keys = set(re.findall(r'\.take\(\s*"(\w+)"', CONFIG.read_text(encoding="utf-8")))
+    assert documented == keys
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:

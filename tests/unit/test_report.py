@@ -57,20 +57,20 @@ def played(rounds: int = 1_500, hours: float = 0.4, **settings: Any) -> Bandit:
     """A bandit with a holdout that has played: red earns the most, for members above all."""
     clock = Clock()
     features = PerArm(ACTIONS, context=["member", "age"])
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "policy": DelayedUCB(features.dim, Bernoulli(), floor=0.1),
         "rewards": DefaultAfter("4d"),
         "holdout": Holdout(0.2, "uniform"),
         "features": features,
         "retention": "10d",
     }
-    usual |= settings
-    bandit = Bandit(**usual, journal=MemoryJournal("offers", clock=clock), clock=clock, seed=2)
+    defaults |= settings
+    bandit = Bandit(**defaults, journal=MemoryJournal("offers", clock=clock), clock=clock, seed=2)
     rng = np.random.default_rng(5)
     waiting: list[tuple[int, str]] = []
     for n in range(rounds):
         clock.now += int(hours * HOUR)
-        for due, id in [one for one in waiting if one[0] <= clock.now]:
+        for due, id in [entry for entry in waiting if entry[0] <= clock.now]:
             bandit.observe(id, 1.0)
             waiting.remove((due, id))
         member = float(rng.random() < 0.5)
@@ -120,20 +120,20 @@ def test_the_lift_has_the_interval_of_the_difference(own: float) -> None:
     bandit, holdout = GroupValue("", 900, 90, own, 0.03), GroupValue("", 100, 10, 0.1, 0.02)
     difference, error = own - 0.1, math.hypot(0.03, 0.02)
     low, high = difference - 1.96 * error, difference + 1.96 * error
-    given = Lift(bandit, holdout, difference, low, high, 0.5, None, None, 0.95, "")
-    found = relative_lift(given)
-    assert found is not None
-    assert found[0] == pytest.approx(own / 0.1 - 1.0)
-    for end in found[1:]:
+    estimate = Lift(bandit, holdout, difference, low, high, 0.5, None, None, 0.95, "")
+    interval = relative_lift(estimate)
+    assert interval is not None
+    assert interval[0] == pytest.approx(own / 0.1 - 1.0)
+    for end in interval[1:]:
         if end > -1.0:  # else a reward below zero would be needed
             ratio = 1.0 + end
             far = abs(own - ratio * 0.1) / math.hypot(0.03, ratio * 0.02)
             assert far == pytest.approx(1.96)
-    assert (found[1] > 0.0, found[2] < 0.0) == (low > 0.0, high < 0.0)
+    assert (interval[1] > 0.0, interval[2] < 0.0) == (low > 0.0, high < 0.0)
     error = math.hypot(0.03, 0.06)
     low, high = difference - 1.96 * error, difference + 1.96 * error
-    unsure = replace(given, holdout=holdout._replace(error=0.06), low=low, high=high)
-    assert relative_lift(unsure) is None
+    uncertain = replace(estimate, holdout=holdout._replace(error=0.06), low=low, high=high)
+    assert relative_lift(uncertain) is None
 
 
 def test_delays_are_those_of_the_functions(bandit: Bandit, data: dict[str, Any]) -> None:
@@ -146,13 +146,13 @@ def test_delays_are_those_of_the_functions(bandit: Bandit, data: dict[str, Any])
             curve.at(timedelta(days=row["d"])), abs=2e-3
         )
     total = bandit.forecast().expected[0]
-    said = data["forecast"]["total"]
-    assert (said["n"], said["lo"], said["hi"]) == pytest.approx(
+    total_row = data["forecast"]["total"]
+    assert (total_row["n"], total_row["lo"], total_row["hi"]) == pytest.approx(
         (total.mean, total.low, total.high), rel=1e-5
     )
-    soon = bandit.forecast([timedelta(days=n) for n in range(1, 11)]).expected
-    most = min(soon[4].mean, total.mean)
-    assert data["forecast"]["next"][4]["by_then"] == pytest.approx(most, rel=1e-5)
+    expected = bandit.forecast([timedelta(days=n) for n in range(1, 11)]).expected
+    bound = min(expected[4].mean, total.mean)
+    assert data["forecast"]["next"][4]["by_then"] == pytest.approx(bound, rel=1e-5)
 
 
 def test_counts_are_those_of_the_journal(bandit: Bandit, data: dict[str, Any]) -> None:
@@ -164,20 +164,20 @@ def test_counts_are_those_of_the_journal(bandit: Bandit, data: dict[str, Any]) -
     assert data["headline"]["pending"]["n"] == bandit.decision_counts["pending"]
     assert data["pending"][-1]["n"] == bandit.decision_counts["pending"]
     assert sum(row["n"] for row in data["forecast"]["past"]) == data["headline"]["rewards"]
-    care = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
-    assert care["late"] == bandit.event_counts["late"]
-    assert care["voided"] == 1
+    counts = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
+    assert counts["late"] == bandit.event_counts["late"]
+    assert counts["voided"] == 1
     assert data["health"]["mode"] == "freeze"
     frozen = {"t": int(table.as_of) // 1000, "mode": "freeze", "reason": "a test", "actor": ""}
     assert data["modes"] == [frozen]
-    assert [one["kind"] for one in data["attention"]].count("mode") == 1
+    assert [notice["kind"] for notice in data["attention"]].count("mode") == 1
 
 
 def test_shares_and_segments_add_up(data: dict[str, Any]) -> None:
     """To one, in every period and segment."""
     for rows, key in ((data["share"], "t"), (data["segments"], "segment")):
-        for one in {row[key] for row in rows}:
-            assert sum(row["share"] for row in rows if row[key] == one) == pytest.approx(
+        for group in {row[key] for row in rows}:
+            assert sum(row["share"] for row in rows if row[key] == group) == pytest.approx(
                 1, abs=1e-3
             )
     segments = {(row["by"], row["segment"]) for row in data["segments"]}
@@ -224,20 +224,20 @@ def test_rewards_have_a_unit_or_a_currency() -> None:
 
 def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
     """Little is left on the table by a bandit that has learned; less than at first."""
-    left = data["foregone"]
-    assert 0.0 <= left["lo"] <= left["p"] <= left["hi"] < 0.12
-    assert left["p"] < left["first"]
+    foregone = data["foregone"]
+    assert 0.0 <= foregone["lo"] <= foregone["p"] <= foregone["hi"] < 0.12
+    assert foregone["p"] < foregone["first"]
     best = data["coefficients"][0]
     assert abs(best["audit"] - best["theta"]) < 1.5
 
 
 def test_what_was_learned_is_read_from_the_journal(bandit: Bandit) -> None:
     """By the policy that the journal names."""
-    found, evidence = learned(bandit._log())
-    assert found is not None
+    theta, evidence = learned(bandit._log())
+    assert theta is not None
     assert evidence is not None
     assert evidence.decisions == len(read_journal(bandit.journal).live())
-    assert found.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
+    assert theta.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
 
 
 def test_data_is_plain(data: dict[str, Any]) -> None:
@@ -251,9 +251,9 @@ def test_data_is_plain(data: dict[str, Any]) -> None:
 
 def test_every_chart_has_a_specification(data: dict[str, Any]) -> None:
     """Of Vega-Lite 5, without an address of data; tokens became colours."""
-    found = specifications(data, LIGHT)
-    assert list(found) == [panel.name for panel in PANELS]
-    text = json.dumps(found)
+    charts = specifications(data, LIGHT)
+    assert list(charts) == [panel.name for panel in PANELS]
+    text = json.dumps(charts)
     assert '"$accent"' not in text
     assert '"url"' not in text
     assert "var(--accent)" in json.dumps(specifications(data))
@@ -296,12 +296,12 @@ def test_the_field_with_most_unusual_values_is_named() -> None:
     fields = {"member": Number(0, 1), "age": Number(0, 0.75)}
     features = PerArm(ACTIONS, context=fields)
     report = played(300, features=features).report()
-    most = report.data["health"]["field"]
-    assert (most["name"], most["status"]) == ("age", "clipped")
-    assert most["share"] == pytest.approx(0.25, abs=0.08)
+    field = report.data["health"]["field"]
+    assert (field["name"], field["status"]) == ("age", "clipped")
+    assert field["share"] == pytest.approx(0.25, abs=0.08)
     assert "age, the highest share of all fields" in report.html()
-    few = played(20, features=PerArm(ACTIONS, context=fields))
-    assert "field" not in few.report().data["health"]
+    shop = played(20, features=PerArm(ACTIONS, context=fields))
+    assert "field" not in shop.report().data["health"]
 
 
 def test_nothing_decided_is_said() -> None:
@@ -320,12 +320,12 @@ def test_a_report_of_an_hour_has_minutes() -> None:
 
 def test_a_partial_period_is_not_in_titles() -> None:
     """One decision is not a hundred percent of a day."""
-    made = START + np.append(np.arange(300) * HOUR // 10, 31 * HOUR)
+    times = START + np.append(np.arange(300) * HOUR // 10, 31 * HOUR)
     calendar = Calendar(START, 6 * HOUR, 6, "6 hours", START + 31 * HOUR)
     facts = SimpleNamespace(
         own=np.ones(301, dtype=bool),
         calendar=calendar,
-        table=SimpleNamespace(made=made, action=np.arange(301) % 2, actions=("red", "blue")),
+        table=SimpleNamespace(made=times, action=np.arange(301) % 2, actions=("red", "blue")),
         actions=["red", "blue"],
     )
     rows = share.collect(facts)  # type: ignore[arg-type]

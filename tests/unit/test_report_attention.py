@@ -33,9 +33,9 @@ def facts() -> Facts:
         bandit.decide(rows=[[1.0, 0.5]], actions=["seldom" if n < 3 else "shown"], id=f"d{n}")
         reward = float(n % 3 == 0)
         waiting.append((clock.now + (HOUR if reward else 40 * HOUR), f"d{n}", reward))
-        for one in [one for one in waiting if one[0] <= clock.now]:
-            bandit.observe(one[1], one[2])
-            waiting.remove(one)
+        for entry in [entry for entry in waiting if entry[0] <= clock.now]:
+            bandit.observe(entry[1], entry[2])
+            waiting.remove(entry)
     bandit.sync()
     return Facts.read(bandit._log(), None, evidence_of(bandit._fold))
 
@@ -53,15 +53,15 @@ def calm() -> dict[str, Any]:
 
 def kinds(facts: Facts, data: dict[str, Any]) -> list[str]:
     """What was found."""
-    return [one["kind"] for one in attention(facts, data)]
+    return [notice["kind"] for notice in attention(facts, data)]
 
 
 def test_what_the_journal_shows(facts: Facts, calm: dict[str, Any]) -> None:
     """One action alone, and delays that depend on rewards."""
-    found = attention(facts, calm)
-    assert [one["kind"] for one in found] == ["dependence", "exploration"]
-    assert "low rewards arrive late" in found[0]["said"]
-    assert found[1]["said"] == "100% of recent decisions chose shown"
+    notices = attention(facts, calm)
+    assert [notice["kind"] for notice in notices] == ["dependence", "exploration"]
+    assert "low rewards arrive late" in notices[0]["said"]
+    assert notices[1]["said"] == "100% of recent decisions chose shown"
 
 
 def test_a_policy_that_the_journal_cannot_name_is_checked_all_the_same(
@@ -84,13 +84,15 @@ def test_a_report_lists_what_the_bandit_warns_of() -> None:
             if n % 10 == 0:
                 bandit.observe(decision.id, 1.0)
 
-    with pytest.warns(MissingRewardWarning) as caught:
+    with pytest.warns(MissingRewardWarning) as warnings_caught:
         click()
-    (warned,) = [str(one.message) for one in caught]
-    (alike,) = [one for one in bandit.report().data["attention"] if one["kind"] == "alike"]
-    assert alike["remedy"][1:] in warned
-    assert alike["said"].startswith("All rewards so far are 1, and ")
-    assert element("b", alike["said"]) in bandit.report().html()
+    (message,) = [str(warning.message) for warning in warnings_caught]
+    (notice_alike,) = [
+        notice for notice in bandit.report().data["attention"] if notice["kind"] == "alike"
+    ]
+    assert notice_alike["remedy"][1:] in message
+    assert notice_alike["said"].startswith("All rewards so far are 1, and ")
+    assert element("b", notice_alike["said"]) in bandit.report().html()
 
 
 @pytest.mark.parametrize(
@@ -164,10 +166,10 @@ SAID: dict[str, tuple[Overview, str, str]] = {
 def test_every_check_of_a_report_has_its_words() -> None:
     """What was found, with its numbers, and what to do; nothing for a running bandit."""
     assert {*SAID} - {"silence"} == {*CHECKS} - {*WARNINGS}
-    seen = Evidence(Bernoulli(), ridge=1.0, window=7 * 24 * HOUR, defaults=True, now=DAY_US)
-    assert advise(seen) == []
+    evidence = Evidence(Bernoulli(), ridge=1.0, window=7 * 24 * HOUR, defaults=True, now=DAY_US)
+    assert advise(evidence) == []
     for name, (overview, said, remedy) in SAID.items():
-        (advice,) = advise(replace(seen, overview=overview))
+        (advice,) = advise(replace(evidence, overview=overview))
         assert advice.name == name
         assert said in advice.said
         assert advice.remedy
@@ -176,8 +178,8 @@ def test_every_check_of_a_report_has_its_words() -> None:
 
 def test_the_forecast_decides_whether_rewards_have_stopped() -> None:
     """A report has one, and a running bandit does not."""
-    seen = Evidence(
+    evidence = Evidence(
         Bernoulli(), ridge=1.0, window=None, defaults=False, now=DAY_US, decisions=1_000
     )
-    assert [one.name for one in advise(seen)] == ["silence"]
-    assert advise(replace(seen, overview=Overview(quiet=(HOUR, 3.0, False)))) == []
+    assert [advice.name for advice in advise(evidence)] == ["silence"]
+    assert advise(replace(evidence, overview=Overview(quiet=(HOUR, 3.0, False)))) == []

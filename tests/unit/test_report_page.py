@@ -69,14 +69,14 @@ def test_it_is_one_file_that_loads_nothing(report: Report) -> None:
     assert not re.search(r"url\(|@import", page[: page.index("</style>")])
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy is not None
-    said = policy[1].replace("&#x27;", "'")
-    assert "default-src 'none'" in said
-    assert "unsafe-eval" not in said
+    csp = policy[1].replace("&#x27;", "'")
+    assert "default-src 'none'" in csp
+    assert "unsafe-eval" not in csp
     scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
     assert len(scripts) == 2
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"'sha256-{digest}'" in said
+        assert f"'sha256-{digest}'" in csp
 
 
 def test_names_are_escaped(report: Report) -> None:
@@ -114,8 +114,8 @@ def test_it_says_what_a_missing_reward_means(rewards: Rewards, said: str) -> Non
 def test_the_label_of_the_window_has_room(last: float, side: str) -> None:
     """It is on that side of the window's end where the chart is wider."""
     curve = [{"d": day, "F": day / last, "lo": 0.0, "hi": 1.0} for day in (0.0, last)]
-    found = {"curve": curve, "median": 1.0, "p90": 2.0, "window": 7.0, "in_window": 1.0}
-    _, label, *_ = delay.chart({"delay": found})["layer"]
+    delays = {"curve": curve, "median": 1.0, "p90": 2.0, "window": 7.0, "in_window": 1.0}
+    _, label, *_ = delay.chart({"delay": delays})["layer"]
     assert label["mark"]["align"] == side
 
 
@@ -131,7 +131,8 @@ def test_every_chart_has_its_table(report: Report) -> None:
 def test_every_panel_is_on_the_page() -> None:
     """One that no question lists would be missing from it."""
     modules = [
-        import_module(f"{panels.__name__}.{one.name}") for one in iter_modules(panels.__path__)
+        import_module(f"{panels.__name__}.{module.name}")
+        for module in iter_modules(panels.__path__)
     ]
     defined = {
         value.name
@@ -155,9 +156,9 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _mixed(colour: str, ground: str, opacity: float) -> str:
-    parts = [[int(one[n : n + 2], 16) for n in (1, 3, 5)] for one in (colour, ground)]
-    both = zip(*parts, strict=True)
-    return "#" + "".join(f"{round(opacity * p + (1 - opacity) * q):02x}" for p, q in both)
+    parts = [[int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in (colour, ground)]
+    pairs = zip(*parts, strict=True)
+    return "#" + "".join(f"{round(opacity * p + (1 - opacity) * q):02x}" for p, q in pairs)
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
@@ -200,13 +201,13 @@ def test_charts_are_pictures_too(report: Report, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("overall", "alone", "above"), [(5.0, 5.0, False), (5.0, 1.5, True)])
 def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool) -> None:
     """Where lines are one, a name is above it and the other below."""
-    whats = {"in use overall": overall, "for one decision": alone}
+    series = {"in use overall": overall, "for one decision": alone}
     rows = [
-        {"t": 86_400 * day, "what": what, "n": n} for day in range(9) for what, n in whats.items()
+        {"t": 86_400 * day, "what": name, "n": n} for day in range(9) for name, n in series.items()
     ]
     named = explore_labels(rows, room=0.12 * 5)
-    assert [one["above"] for one in named] == [True, above]
-    assert [one["at"] for one in named] == [overall, alone]
+    assert [label["above"] for label in named] == [True, above]
+    assert [label["at"] for label in named] == [overall, alone]
 
 
 @pytest.mark.parametrize(
@@ -217,9 +218,9 @@ def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) ->
     """About one decision; and how many actions are in use."""
     rows = [{"what": "for one decision", "n": choices}, {"what": "in use overall", "n": 2.9}]
     data = {"explore": rows, "actions": ["a", "b", "c", "d"], "period": "day"}
-    said = explore.words(data).title
-    assert said.startswith(title)
-    assert said.endswith("2.9 of 4 actions are in use")
+    title_text = explore.words(data).title
+    assert title_text.startswith(title)
+    assert title_text.endswith("2.9 of 4 actions are in use")
 
 
 @pytest.mark.parametrize(
@@ -234,8 +235,8 @@ def test_the_title_names_the_clearest_effect(family: str, theta: float, title: s
     """As a factor, or as a difference."""
     rows = [{"name": "returning", "action": "bundle", "theta": theta, "lo": theta, "hi": theta}]
     data = {"coefficients": rows, "family": family, "currency": "EUR", "rewards": {"shares": False}}
-    said = coefficients.words(data).title
-    assert said == f"Clearest effect: {title}"
+    title_text = coefficients.words(data).title
+    assert title_text == f"Clearest effect: {title}"
     rows[0] |= {"lo": -900.0, "hi": 900.0}
     assert coefficients.words(data).title == "No effect is clear yet: all intervals contain zero"
 
@@ -261,8 +262,8 @@ def test_labels_are_beyond_their_lines(higher: str) -> None:
 def test_a_cohort_is_named_only_if_its_difference_is_no_chance(decisions: int, named: bool) -> None:
     """The share of 20 decisions may well be 30 % instead of 15 %, that of 2,000 may not."""
     lines = [{"cohort": 0, "age": 1.0, "share": 0.3, "n": decisions}]
-    found = {"lines": lines, "expected": [{"age": 1.0, "share": 0.15}]}
-    data = {"cohorts": found, "period": "day", "period_ms": 86_400_000, "from": 0, "as_of": 1}
+    curves = {"lines": lines, "expected": [{"age": 1.0, "share": 0.15}]}
+    data = {"cohorts": curves, "period": "day", "period_ms": 86_400_000, "from": 0, "as_of": 1}
     title = cohorts.words(data).title
     assert ("30.0% have a reward, not 15.0%" in title) is named
     assert named or title == "The rewards of every day arrive as expected"
@@ -279,8 +280,8 @@ def test_counts_have_labels_at_whole_numbers(report: Report) -> None:
 @pytest.mark.parametrize(("first", "fell"), [(0.03, False), (0.06, True)])
 def test_what_is_left_fell_only_if_the_interval_says_so(first: float, fell: bool) -> None:
     """An earlier estimate inside the interval of now is no change."""
-    found = {"p": 0.02, "lo": 0.01, "hi": 0.04, "first": first, "total": 3.0}
-    data = {"foregone": found, "rewards": {"shares": True}, "unit": "reward", "currency": ""}
+    estimate = {"p": 0.02, "lo": 0.01, "hi": 0.04, "first": first, "total": 3.0}
+    data = {"foregone": estimate, "rewards": {"shares": True}, "unit": "reward", "currency": ""}
     title = foregone.words(data).title
     assert title.startswith("What is left on the table fell from 6.0% to 2.0%") is fell
     assert fell or title == "2.0% per decision is left on the table"

@@ -37,18 +37,18 @@ def wide() -> dict[str, Any]:
         clock=clock,
         seed=1,
     )
-    rng, made = np.random.default_rng(0), []
+    rng, decisions = np.random.default_rng(0), []
     for n in range(300):
         clock.now += 600_000_000
-        made.append(bandit.decide(dict(zip(FIELDS, rng.random(30).tolist(), strict=True))))
+        decisions.append(bandit.decide(dict(zip(FIELDS, rng.random(30).tolist(), strict=True))))
         if n % 3:  # enough for the delays of several actions to be compared
-            bandit.observe(made[-1], 1.0)
+            bandit.observe(decisions[-1], 1.0)
     world = environments.fixed(seed=1)
     return {
         "bandit": bandit,
-        "decision": made[0],
-        "entry": bandit.entry(made[0]),
-        "request": bandit.entry(made[0]).request,
+        "decision": decisions[0],
+        "entry": bandit.entry(decisions[0]),
+        "request": bandit.entry(decisions[0]).request,
         "scores": bandit.score(dict.fromkeys(FIELDS, 0.5)),
         "estimate": bandit.estimate,
         "prior": bandit.estimate.prior,

@@ -52,9 +52,9 @@ def made(commits: GroupCommit, loop: asyncio.AbstractEventLoop) -> RequestBatche
 
 def asked(batcher: RequestBatcher, rows: bytes = ROWS) -> asyncio.Future[list[Decision]]:
     """What is awaited until the decision is durable."""
-    found: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
-    batcher.decide([ParsedRequest(2)], [rows], lambda made: None, partial(resolve, found))
-    return found
+    future: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
+    batcher.decide([ParsedRequest(2)], [rows], lambda decisions: None, partial(resolve, future))
+    return future
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +79,15 @@ def test_a_crowd_is_chosen_for_in_parts() -> None:
     """The first part is handed over at once, the rest at the end of the turn."""
 
     async def story(commits: Counted, batcher: RequestBatcher) -> None:
-        found = [asked(batcher) for _ in range(3)]
+        futures = [asked(batcher) for _ in range(3)]
         assert commits.given == [3]
-        found += [asked(batcher) for _ in range(5)]
+        futures += [asked(batcher) for _ in range(5)]
         assert commits.given == [3, 3]
-        decisions = [one for (one,) in await asyncio.gather(*found)]
-        assert len({one.id for one in decisions}) == 8
+        decisions = [decision for (decision,) in await asyncio.gather(*futures)]
+        assert len({decision.id for decision in decisions}) == 8
         assert commits.given == [3, 3, 2]
-        found = [asked(batcher) for _ in range(3)]  # and nobody is left for the end of the turn
-        await asyncio.gather(*found)
+        futures = [asked(batcher) for _ in range(3)]  # and nobody is left for the end of the turn
+        await asyncio.gather(*futures)
         assert commits.given == [3, 3, 2, 3]
 
     play(story)
@@ -101,12 +101,15 @@ def test_a_large_batch_is_chosen_for_in_several_turns_all_or_none() -> None:
         loop = asyncio.get_running_loop()
 
         def batch(rows: Sequence[bytes]) -> asyncio.Future[list[Decision]]:
-            found: asyncio.Future[list[Decision]] = loop.create_future()
+            future: asyncio.Future[list[Decision]] = loop.create_future()
             uses = [partial(use, data) for data in rows]
             batcher.decide(
-                [ParsedRequest(2)] * len(rows), uses, lambda made: None, partial(resolve, found)
+                [ParsedRequest(2)] * len(rows),
+                uses,
+                lambda decisions: None,
+                partial(resolve, future),
             )
-            return found
+            return future
 
         def use(data: bytes) -> bytes:
             turns[-1] += 1
@@ -118,10 +121,10 @@ def test_a_large_batch_is_chosen_for_in_several_turns_all_or_none() -> None:
                 loop.call_soon(turn)
 
         turn()
-        whole, other = batch([ROWS] * 10), asked(batcher)
-        await asyncio.wait([whole, other], return_when=asyncio.FIRST_COMPLETED)
-        assert other.done()
-        assert len(await whole) == 10
+        large, small = batch([ROWS] * 10), asked(batcher)
+        await asyncio.wait([large, small], return_when=asyncio.FIRST_COMPLETED)
+        assert small.done()
+        assert len(await large) == 10
         assert sum(turns) == 10
         assert max(turns) == 3
 
@@ -140,9 +143,9 @@ def test_one_that_cannot_be_decided_spoils_no_other() -> None:
 
     async def story(commits: Counted, batcher: RequestBatcher) -> None:
         wrong = np.full((2, 2), np.nan, np.float32).tobytes()
-        found = [asked(batcher), asked(batcher, wrong), asked(batcher), asked(batcher)]
-        first, refused, *others = await asyncio.gather(*found, return_exceptions=True)
-        assert isinstance(refused, InvalidInput)
-        assert all(isinstance(one, list) for one in (first, *others))
+        futures = [asked(batcher), asked(batcher, wrong), asked(batcher), asked(batcher)]
+        first, error, *results = await asyncio.gather(*futures, return_exceptions=True)
+        assert isinstance(error, InvalidInput)
+        assert all(isinstance(result, list) for result in (first, *results))
 
     play(story)

@@ -45,15 +45,17 @@ def kept(one: Bandit, decision: Decision) -> KeptRequest:
 
 def test_a_decision_keeps_its_rows_and_names() -> None:
     """All of them, also where others are decided with it."""
-    one = bandit()
-    request = kept(one, one.decide(rows=ROWS, actions=["a", 5, "c"]))
+    instance = bandit()
+    request = kept(instance, instance.decide(rows=ROWS, actions=["a", 5, "c"]))
     assert request.rows is not None
     np.testing.assert_array_equal(request.rows, ROWS)
     assert request.rows.dtype == np.float32
     assert (request.actions, request.share, request.context) == (["a", 5, "c"], 1.0, None)
-    made = one.decide_many(rows=[ROWS[:2], ROWS])
-    assert [len(kept(one, decision).rows) for decision in made] == [2, 3]  # type: ignore[arg-type]
-    for decision, request in zip(made, [kept(one, decision) for decision in made], strict=True):
+    decisions = instance.decide_many(rows=[ROWS[:2], ROWS])
+    assert [len(kept(instance, decision).rows) for decision in decisions] == [2, 3]  # type: ignore[arg-type]
+    for decision, request in zip(
+        decisions, [kept(instance, decision) for decision in decisions], strict=True
+    ):
         assert request.rows is not None
         np.testing.assert_array_equal(request.rows[decision.index], decision.x)
         assert request.actions is None
@@ -62,11 +64,11 @@ def test_a_decision_keeps_its_rows_and_names() -> None:
 def test_a_decision_under_ones_own_id_keeps_its_request_once() -> None:
     """A retry, which is given the decision that stands, keeps nothing further."""
     journal = MemoryJournal()
-    one = bandit(journal=journal)
-    first = one.decide(rows=ROWS, id="order-17")
-    assert one.decide(rows=ROWS, id="order-17") == first
+    instance = bandit(journal=journal)
+    first = instance.decide(rows=ROWS, id="order-17")
+    assert instance.decide(rows=ROWS, id="order-17") == first
     assert len(journal._facts.requests) == 1
-    assert kept(one, first) == kept(one, first)
+    assert kept(instance, first) == kept(instance, first)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +87,15 @@ def test_features_can_make_the_rows_again(
     features: Features, context: Any, actions: Any, records: Any
 ) -> None:
     """The context and the actions are kept as they were given, and no rows."""
-    one = bandit(DelayedUCB(features.dim, Bernoulli()), features=features)
-    decision = one.decide(context, actions)
-    request = kept(one, decision)
+    instance = bandit(DelayedUCB(features.dim, Bernoulli()), features=features)
+    decision = instance.decide(context, actions)
+    request = kept(instance, decision)
     assert (request.rows, request.actions) == (None, ["a", "b"])
     assert (request.context, request.records) == (context, records)
-    again = actions if records is None else dict(zip(actions, records, strict=True))
-    np.testing.assert_array_equal(features.rows(request.context, again)[decision.index], decision.x)
+    offered = actions if records is None else dict(zip(actions, records, strict=True))
+    np.testing.assert_array_equal(
+        features.rows(request.context, offered)[decision.index], decision.x
+    )
 
 
 class Opened:
@@ -111,8 +115,8 @@ class Opened:
 
 def test_a_context_that_cannot_be_written_leaves_the_rows() -> None:
     """They are known in any case."""
-    one = bandit(features=Opened())
-    request = kept(one, one.decide(object(), ["a", "b"]))
+    instance = bandit(features=Opened())
+    request = kept(instance, instance.decide(object(), ["a", "b"]))
     assert request.rows is not None
     np.testing.assert_array_equal(request.rows, ROWS[:2])
     assert request.context is None
@@ -130,9 +134,9 @@ def test_a_context_that_cannot_be_written_leaves_the_rows() -> None:
 )
 def test_the_probability_of_every_action_is_kept(policy: Policy) -> None:
     """They add up to 1, and that of the chosen one is its propensity."""
-    one = bandit(policy)
-    for decision in [one.decide(rows=ROWS), *one.decide_many(rows=[ROWS] * 3)]:
-        shares = kept(one, decision).propensities
+    instance = bandit(policy)
+    for decision in [instance.decide(rows=ROWS), *instance.decide_many(rows=[ROWS] * 3)]:
+        shares = kept(instance, decision).propensities
         assert shares is not None
         assert len(shares) == len(ROWS)
         assert sum(shares) == pytest.approx(1.0, abs=1e-12)
@@ -142,16 +146,16 @@ def test_the_probability_of_every_action_is_kept(policy: Policy) -> None:
 @pytest.mark.parametrize("policy", [DelayedUCB(2, Bernoulli()), DelayedThompson(2, Bernoulli())])
 def test_what_a_policy_does_not_say_is_not_made_up(policy: Policy) -> None:
     """None for all is better than a guess for some."""
-    one = bandit(policy)
-    assert kept(one, one.decide(rows=ROWS)).propensities is None
+    instance = bandit(policy)
+    assert kept(instance, instance.decide(rows=ROWS)).propensities is None
 
 
 def test_a_baseline_says_its_probabilities() -> None:
     """Also as a fallback; a named action has them all."""
     for baseline, expected in [("uniform", [1 / 3] * 3), ("first", None)]:
-        one = bandit(baseline=baseline)
-        one.change_mode("baseline")
-        assert kept(one, one.decide(rows=ROWS)).propensities == expected
+        instance = bandit(baseline=baseline)
+        instance.change_mode("baseline")
+        assert kept(instance, instance.decide(rows=ROWS)).propensities == expected
 
 
 @dataclass(frozen=True)
@@ -171,11 +175,11 @@ def test_requests_follow_their_decisions_where_some_fall_back(fails: list[bool])
     policy = Picky(2, Bernoulli())
     decider = Decider(policy, LoadedModel(policy), partitions=1)
     tables = [broken if fail else ROWS + n for n, fail in enumerate(fails)]
-    made, requests = decider.choose(
+    decisions, requests = decider.choose(
         [ParsedRequest(3)] * 3, np.concatenate(tables), now=5, rng=np.random.default_rng(1),
         hold=True,
     )  # fmt: skip
-    assert [one.source == "fallback" for one in made] == fails
+    assert [decision.source == "fallback" for decision in decisions] == fails
     for n, table in enumerate(tables):
         request = KeptRequest.read(requests[n])
         assert request.rows is not None
@@ -185,18 +189,18 @@ def test_requests_follow_their_decisions_where_some_fall_back(fails: list[bool])
 def test_large_requests_are_kept_by_a_share_that_is_written_down() -> None:
     """Beyond 4 KiB so many that they take 4 KiB on average, whoever draws."""
     table = np.ones((400, 20), dtype=np.float32)
-    found = {
+    stored = {
         id: data
         for id in (f"order {n}" for n in range(2_000))
         if (data := keep_request(id, "auto", 400, None, table)) is not None
     }
-    (share,) = {KeptRequest.read(data).share for data in found.values()}
+    (share,) = {KeptRequest.read(data).share for data in stored.values()}
     assert share == pytest.approx(WHOLE / table.nbytes, rel=0.01)
-    assert len(found) == pytest.approx(2_000 * share, rel=0.2)
-    assert set(found) == {f"order {n}" for n in range(2_000) if is_drawn(f"order {n}", share)}
-    small = keep_request("a", "auto", 10, None, np.ones((10, 100), dtype=np.float32))
-    assert small is not None
-    assert KeptRequest.read(small).share == 1.0
+    assert len(stored) == pytest.approx(2_000 * share, rel=0.2)
+    assert set(stored) == {f"order {n}" for n in range(2_000) if is_drawn(f"order {n}", share)}
+    request = keep_request("a", "auto", 10, None, np.ones((10, 100), dtype=np.float32))
+    assert request is not None
+    assert KeptRequest.read(request).share == 1.0
 
 
 def test_a_share_of_ones_own_holds_for_every_size() -> None:
@@ -204,12 +208,12 @@ def test_a_share_of_ones_own_holds_for_every_size() -> None:
     table = np.ones((400, 20), dtype=np.float32)
     ids = [f"order {n}" for n in range(500)]
     for share in (0.0, 0.25, 1.0):
-        found = [data for id in ids if (data := keep_request(id, share, 400, None, table))]
-        assert {KeptRequest.read(data).share for data in found} <= {share}
-        assert len(found) == sum(is_drawn(id, share) for id in ids)
-    one = bandit(keep_requests=0)
-    assert one.entry(one.decide(rows=ROWS).id).request is None
-    assert one.entry(one.decide_many(rows=[ROWS])[0].id).request is None
+        stored = [data for id in ids if (data := keep_request(id, share, 400, None, table))]
+        assert {KeptRequest.read(data).share for data in stored} <= {share}
+        assert len(stored) == sum(is_drawn(id, share) for id in ids)
+    instance = bandit(keep_requests=0)
+    assert instance.entry(instance.decide(rows=ROWS).id).request is None
+    assert instance.entry(instance.decide_many(rows=[ROWS])[0].id).request is None
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "all", True, None])

@@ -43,22 +43,26 @@ def results() -> list[Result]:
     receipt = bandit.observe(decision.id, 1.0)
     scores = bandit.score({"age": 0.5}, ["red", "blue"])
     world = environments.fixed(seed=1)
-    never = delays.Mixture(never=0.5, base=delays.Constant(2))
-    trace = simulate(DelayedUCB(world.dim, Bernoulli()), world, never, horizon=50)
+    delay = delays.Mixture(never=0.5, base=delays.Constant(2))
+    trace = simulate(DelayedUCB(world.dim, Bernoulli()), world, delay, horizon=50)
     return [decision, receipt, scores, scores.actions[0], bandit.estimate, trace]
 
 
-@pytest.mark.parametrize("result", results(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("result", results(), ids=lambda result: type(result).__name__)
 def test_every_result_can_be_passed_on(result: Result) -> None:
     """As JSON by the standard library and by msgspec, as a dict, and shown in a short line."""
-    plain = result.to_dict()
-    assert json.loads(json.dumps(plain)) == msgspec.json.decode(msgspec.json.encode(plain)) == plain
-    assert dict(result) == plain
+    content = result.to_dict()
+    assert (
+        json.loads(json.dumps(content))
+        == msgspec.json.decode(msgspec.json.encode(content))
+        == content
+    )
+    assert dict(result) == content
     assert len(repr(result)) < 250
     assert "\n" not in repr(result)
 
 
-@pytest.mark.parametrize("result", results(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("result", results(), ids=lambda result: type(result).__name__)
 def test_pydantic_takes_every_result(result: Result) -> None:
     """As the type of a field; another type is refused."""
     pydantic = pytest.importorskip("pydantic")
@@ -72,11 +76,11 @@ def test_pydantic_takes_every_result(result: Result) -> None:
 
 def test_a_decision_says_when_and_what() -> None:
     """In words that JSON has."""
-    plain = opened().decide({"age": 0.5}, ["red", "blue"], id="order-17").to_dict()
-    assert plain["id"] == "order-17"
-    assert plain["action"] in ("red", "blue")
-    assert plain["at"].endswith("+00:00")
-    assert len(plain["x"]) == 1 + FEATURES.block
+    content = opened().decide({"age": 0.5}, ["red", "blue"], id="order-17").to_dict()
+    assert content["id"] == "order-17"
+    assert content["action"] in ("red", "blue")
+    assert content["at"].endswith("+00:00")
+    assert len(content["x"]) == 1 + FEATURES.block
 
 
 def test_coefficients_have_names_and_intervals() -> None:
@@ -90,7 +94,10 @@ def test_coefficients_have_names_and_intervals() -> None:
     assert list(frame.columns) == ["mean", "sd", "low", "high"]
     np.testing.assert_allclose(frame["mean"], bandit.estimate.mean.ravel())
     np.testing.assert_allclose(frame["high"] - frame["low"], 2 * 1.959964 * frame["sd"])
-    assert [one["name"] for one in simulated().coefficients()][:2] == ["x[0]", "x[1]"]
+    assert [coefficient["name"] for coefficient in simulated().coefficients()][:2] == [
+        "x[0]",
+        "x[1]",
+    ]
 
 
 def simulated() -> Any:
@@ -104,8 +111,8 @@ def test_a_bandit_at_a_glance() -> None:
     """A line at the prompt; in a notebook with its strongest coefficients, by name."""
     bandit = opened(journal="memory:?bandit=offers")
     assert repr(bandit) == "<Bandit 'offers': 0 decisions, 0 pending, 0 rewarded>"
-    made = [bandit.decide({"age": 0.5}, ["red", "blue"]) for _ in range(4)]
-    for decision, value in zip(made, (1.0, 0.0, 0.0), strict=False):
+    decisions = [bandit.decide({"age": 0.5}, ["red", "blue"]) for _ in range(4)]
+    for decision, value in zip(decisions, (1.0, 0.0, 0.0), strict=False):
         bandit.observe(decision.id, value)
     assert repr(bandit) == "<Bandit 'offers': 4 decisions, 1 pending, 3 rewarded>"
     page = bandit._repr_html_()
@@ -138,22 +145,27 @@ def test_a_bandit_of_a_few_actions_shows_what_it_predicts() -> None:
 )
 def test_scores_say_what_a_decision_would_be(policy: Policy) -> None:
     """Its mean and propensity; and asking for them changes neither state nor later choices."""
-    asked, unasked = opened(policy), opened(policy)
+    scored, plain = opened(policy), opened(policy)
     for n in range(20):
-        scores = asked.score({"age": 0.3}, ["red", "blue"])
-        assert [one.action for one in scores.actions] == ["red", "blue"]
-        one = asked.decide({"age": 0.3}, ["red", "blue"], id=str(n))
-        other = unasked.decide({"age": 0.3}, ["red", "blue"], id=str(n))
-        assert (one.action, one.propensity) == (other.action, other.propensity)
-        score = scores.actions[one.index]
-        assert score.mean == pytest.approx(one.mean)
+        scores = scored.score({"age": 0.3}, ["red", "blue"])
+        assert [action.action for action in scores.actions] == ["red", "blue"]
+        decision = scored.decide({"age": 0.3}, ["red", "blue"], id=str(n))
+        plain_decision = plain.decide({"age": 0.3}, ["red", "blue"], id=str(n))
+        assert (decision.action, decision.propensity) == (
+            plain_decision.action,
+            plain_decision.propensity,
+        )
+        score = scores.actions[decision.index]
+        assert score.mean == pytest.approx(decision.mean)
         assert score.low < score.mean < score.high
-        known = [one.propensity for one in scores.actions if one.propensity is not None]
-        assert known
-        assert len(known) == 1 or sum(known) == pytest.approx(1.0)
-        for bandit in (asked, unasked):
+        propensities = [
+            action.propensity for action in scores.actions if action.propensity is not None
+        ]
+        assert propensities
+        assert len(propensities) == 1 or sum(propensities) == pytest.approx(1.0)
+        for bandit in (scored, plain):
             bandit.observe(str(n), float(n % 3 == 0))
-    assert asked.decision_counts == unasked.decision_counts
+    assert scored.decision_counts == plain.decision_counts
     assert list(scores.frame().index) == ["red", "blue"]
     assert "blue" in scores._repr_html_()
 
@@ -164,7 +176,7 @@ def test_scores_obey_the_mode() -> None:
     bandit.change_mode("baseline")
     scores = bandit.score({"age": 0.3}, ["red", "blue"])
     assert scores.choice == "blue"
-    assert [one.propensity for one in scores.actions] == [0.0, 1.0]
+    assert [action.propensity for action in scores.actions] == [0.0, 1.0]
     bandit.change_mode("off")
     with pytest.raises(BanditOff):
         bandit.score({"age": 0.3}, ["red", "blue"])

@@ -73,18 +73,18 @@ def test_only_explicit_rewards_may_be_waited_for_for_ever() -> None:
 )
 def test_a_bad_window_is_refused(kind: type[Rewards], window: Any) -> None:
     """It is a time span above 0; a number would leave the unit open."""
-    with pytest.raises(InvalidInput, match=r"^`window` must be a duration") as caught:
+    with pytest.raises(InvalidInput, match=r"^`window` must be a duration") as error:
         kind(window)
-    assert caught.value.value == window
+    assert error.value.value == window
 
 
 @every_semantics
 @pytest.mark.parametrize("reduce", ["last", "", None, "SUM"])
 def test_a_bad_reduce_is_refused(kind: type[Rewards], reduce: Any) -> None:
     """The message says what can be."""
-    with pytest.raises(InvalidInput, match="must be 'latest', 'sum' or 'max'") as caught:
+    with pytest.raises(InvalidInput, match="must be 'latest', 'sum' or 'max'") as error:
         kind(HOUR, reduce=reduce)
-    assert caught.value.value == reduce
+    assert error.value.value == reduce
 
 
 @every_semantics
@@ -95,9 +95,9 @@ def test_a_bad_reduce_is_refused(kind: type[Rewards], reduce: Any) -> None:
 )
 def test_bad_bounds_are_refused(kind: type[Rewards], bounds: Any) -> None:
     """Two finite numbers of at most a billion, the lower first."""
-    with pytest.raises(InvalidInput, match="two numbers, the lower one first") as caught:
+    with pytest.raises(InvalidInput, match="two numbers, the lower one first") as error:
         kind(HOUR, bounds=bounds)
-    assert caught.value.value is bounds
+    assert error.value.value is bounds
 
 
 @every_semantics
@@ -112,9 +112,9 @@ def test_bounds_are_what_is_taken(kind: type[Rewards]) -> None:
 def test_a_default_outside_its_own_bounds_is_refused() -> None:
     """At the bounds it is taken."""
     for value in (1.5, -0.5):
-        with pytest.raises(InvalidInput, match="`value` must be within `bounds`") as caught:
+        with pytest.raises(InvalidInput, match="`value` must be within `bounds`") as error:
             DefaultAfter(HOUR, value=value, bounds=(0.0, 1.0))
-        assert caught.value.value == value
+        assert error.value.value == value
     assert DefaultAfter(HOUR, value=1, bounds=(0, 1)).default == 1.0
 
 
@@ -127,9 +127,9 @@ def test_a_default_that_is_no_reward_is_refused(value: Any) -> None:
 
 def test_all_but_the_window_is_given_by_name() -> None:
     """A default is not to be mistaken for a window, or bounds for either."""
-    for kind, given in ((DefaultAfter, 1.0), (Explicit, "sum"), (ConversionsOnly, (0.0, 1.0))):
+    for kind, argument in ((DefaultAfter, 1.0), (Explicit, "sum"), (ConversionsOnly, (0.0, 1.0))):
         with pytest.raises(TypeError):
-            kind(HOUR, given)  # type: ignore[arg-type, call-arg]
+            kind(HOUR, argument)  # type: ignore[arg-type, call-arg]
 
 
 def test_the_latest_part_is_by_time_and_then_by_name() -> None:
@@ -179,25 +179,27 @@ def test_what_is_no_revision(revision: Any) -> None:
 )
 def test_a_reward_with_no_part_or_revision_is_not_made(part: Any, revision: Any) -> None:
     """The same that a part alone is refused for."""
-    made = partial(reported_reward, "a", 1.0, 5, min_reward=0.0, max_reward=1.0)
-    assert made("part", 3).revision == 3
+    report = partial(reported_reward, "a", 1.0, 5, min_reward=0.0, max_reward=1.0)
+    assert report("part", 3).revision == 3
     with pytest.raises(InvalidInput, match=r"the part|`revision` must be"):
-        made(part, revision)
+        report(part, revision)
 
 
 def test_a_reward_is_within_its_bounds() -> None:
     """The bounds themselves are."""
-    made = partial(reported_reward, "a", at=5, part="", revision=0, min_reward=-1.0, max_reward=2.0)
-    assert [made(value).value for value in (-1, 2.0)] == [-1.0, 2.0]
+    report = partial(
+        reported_reward, "a", at=5, part="", revision=0, min_reward=-1.0, max_reward=2.0
+    )
+    assert [report(value).value for value in (-1, 2.0)] == [-1.0, 2.0]
     for value in (-1.001, 2.001):
         with pytest.raises(InvalidInput):
-            made(value)
+            report(value)
 
 
 def test_a_default_is_a_number_with_a_fraction() -> None:
     """Whatever it was given as."""
-    found = DefaultAfter(HOUR, value=1).value
-    assert (type(found), found) == (float, 1.0)
+    default = DefaultAfter(HOUR, value=1).value
+    assert (type(default), default) == (float, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -45,23 +45,23 @@ def test_the_estimate_maximises_the_posterior() -> None:
     prior = some_prior(4)
 
     def loss(theta: Vector) -> float:
-        away = theta - prior.mean
-        return float(np.sum((y - rows @ theta) ** 2) / 0.5 + away @ prior.precision @ away) / 2
+        offset = theta - prior.mean
+        return float(np.sum((y - rows @ theta) ** 2) / 0.5 + offset @ prior.precision @ offset) / 2
 
     estimate = Ridge().fit(seen_of(rows, y), family=Gaussian(0.5), prior=prior)
-    found = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9, "xrtol": 1e-12})
-    np.testing.assert_allclose(estimate.theta, found.x, atol=1e-6)
-    assert loss(estimate.theta) <= found.fun + 1e-12
+    result = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9, "xrtol": 1e-12})
+    np.testing.assert_allclose(estimate.theta, result.x, atol=1e-6)
+    assert loss(estimate.theta) <= result.fun + 1e-12
 
 
 def test_removed_rows_do_not_count() -> None:
     """The estimate is that of the rows left, and n their number."""
     rows, y = _data(30, 3)
-    seen = Observations(3)
-    handles = seen.extend(rows, y)
+    observations = Observations(3)
+    handles = observations.extend(rows, y)
     for handle in handles[::2]:
-        seen.remove(handle)
-    estimate = Ridge().fit(seen, family=Gaussian(1.0), prior=Prior.ridge(3))
+        observations.remove(handle)
+    estimate = Ridge().fit(observations, family=Gaussian(1.0), prior=Prior.ridge(3))
     alone = Ridge().fit(seen_of(rows[1::2], y[1::2]), family=Gaussian(1.0), prior=Prior.ridge(3))
     np.testing.assert_allclose(estimate.theta, alone.theta, rtol=1e-12)
     assert estimate.n == 15
@@ -78,8 +78,8 @@ def test_an_automatic_ridge_solves_its_equation(size: float, dim: int) -> None:
     ridge = float(estimate.prior.precision[0, 0])
     np.testing.assert_allclose(estimate.prior.precision, ridge * np.eye(dim), rtol=1e-15)
     trace = float(np.linalg.inv(estimate.precision).trace())
-    wanted = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
-    assert ridge == pytest.approx(min(max(wanted, AUTO_RANGE[0]), AUTO_RANGE[1]), rel=1e-8)
+    expected = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
+    assert ridge == pytest.approx(min(max(expected, AUTO_RANGE[0]), AUTO_RANGE[1]), rel=1e-8)
     np.testing.assert_allclose(
         estimate.precision @ estimate.theta, rows.T @ (size * y), rtol=1e-9, atol=1e-9 * size
     )
@@ -109,13 +109,13 @@ def test_an_automatic_ridge_waits_for_five_rewards(n: int) -> None:
 def _by_hand(rows: Matrix, y: Vector, prior: Prior) -> float:
     """The fixed point of φ, as the docstring of Ridge has it, iterated with plain inverses."""
     phi = guess = float(np.mean(y**2))
-    worth = rows.shape[1] / len(y)
+    prior_weight = rows.shape[1] / len(y)
     for _ in range(2_000):
         covariance = np.linalg.inv(prior.precision + rows.T @ rows / phi)
         theta = covariance @ (prior.precision @ prior.mean + rows.T @ y / phi)
         used = float(np.trace(covariance @ rows.T @ rows / phi))
         squares = float(np.sum((y - rows @ theta) ** 2))
-        phi = (squares + worth * guess) / (len(y) - used + worth)
+        phi = (squares + prior_weight * guess) / (len(y) - used + prior_weight)
     return phi
 
 
@@ -130,8 +130,8 @@ def test_an_estimated_variance_is_the_fixed_point(noise: float, n: int, dim: int
     assert estimate.dispersion == pytest.approx(_by_hand(rows, y, prior), rel=1e-9)
     precision = prior.precision + rows.T @ rows / estimate.dispersion
     np.testing.assert_allclose(estimate.precision, precision, rtol=1e-12, atol=1e-12)
-    right = prior.precision @ prior.mean + rows.T @ y / estimate.dispersion
-    np.testing.assert_allclose(precision @ estimate.theta, right, rtol=1e-9, atol=1e-9)
+    linear = prior.precision @ prior.mean + rows.T @ y / estimate.dispersion
+    np.testing.assert_allclose(precision @ estimate.theta, linear, rtol=1e-9, atol=1e-9)
 
 
 def test_an_estimated_variance_is_close_to_the_true_one(full: bool) -> None:
@@ -151,11 +151,11 @@ def test_rewards_in_another_unit_give_the_same_estimate(n: int, unit: float, rid
     """θ̂ and √φ are in that unit: a ridge is of θ/√φ."""
     rows, y = _data(n, 4)
     prior = Prior.ridge(4, ridge)
-    one = Ridge().fit(seen_of(rows, y), family=Gaussian(), prior=prior)
-    other = Ridge().fit(seen_of(rows, unit * y), family=Gaussian(), prior=prior)
-    np.testing.assert_allclose(other.theta, unit * one.theta, rtol=1e-6)
-    np.testing.assert_allclose(other.precision * unit**2, one.precision, rtol=1e-6, atol=1e-9)
-    assert other.dispersion == pytest.approx(unit**2 * one.dispersion, rel=1e-6)
+    estimate = Ridge().fit(seen_of(rows, y), family=Gaussian(), prior=prior)
+    scaled = Ridge().fit(seen_of(rows, unit * y), family=Gaussian(), prior=prior)
+    np.testing.assert_allclose(scaled.theta, unit * estimate.theta, rtol=1e-6)
+    np.testing.assert_allclose(scaled.precision * unit**2, estimate.precision, rtol=1e-6, atol=1e-9)
+    assert scaled.dispersion == pytest.approx(unit**2 * estimate.dispersion, rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
@@ -189,8 +189,8 @@ def test_rewards_without_noise_leave_the_variance_positive() -> None:
 def test_rewards_that_are_all_zero_do_not_make_the_estimate_certain(n: int) -> None:
     """A few zeros say little of the variance: it does not fall to a billionth once n exceeds d."""
     rows, _ = _data(n, 3)
-    seen = seen_of(rows, np.zeros(n))
-    estimate = Ridge().fit(seen, family=Gaussian("estimate"), prior=Prior.ridge(3))
+    observations = seen_of(rows, np.zeros(n))
+    estimate = Ridge().fit(observations, family=Gaussian("estimate"), prior=Prior.ridge(3))
     assert estimate.dispersion >= 0.01
 
 
@@ -204,16 +204,16 @@ def test_variance_and_ridge_are_estimated_together() -> None:
     assert estimate.prior.precision[0, 0] == pytest.approx(9 / (size + 4), rel=1e-8)
     used = float(np.trace(covariance @ rows.T @ rows)) / estimate.dispersion
     squares = float(np.sum((y - rows @ estimate.theta) ** 2))
-    squares, worth = squares + 5 / 200 * float(np.mean(y**2)), 5 / 200
-    assert estimate.dispersion == pytest.approx(squares / (200 - used + worth), rel=1e-8)
+    squares, prior_weight = squares + 5 / 200 * float(np.mean(y**2)), 5 / 200
+    assert estimate.dispersion == pytest.approx(squares / (200 - used + prior_weight), rel=1e-8)
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Poisson()], ids=repr)
 def test_other_families_are_refused(family: Family) -> None:
     """The error carries the family and points to Laplace."""
-    with pytest.raises(InvalidInput, match="Laplace") as caught:
+    with pytest.raises(InvalidInput, match="Laplace") as error:
         Ridge().fit(Moments.zero(1), family=family, prior=Prior.ridge(1))
-    assert caught.value.value is family
+    assert error.value.value is family
 
 
 def test_a_prior_of_different_width_is_refused() -> None:

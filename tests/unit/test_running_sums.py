@@ -43,17 +43,17 @@ def assert_same(found: FrozenSums, expected: FrozenSums) -> None:
 @pytest.fixture
 def store() -> Observations:
     """Return a store with twelve observations."""
-    found = Observations(2, FAMILY)
-    found.extend(*data(1))
-    return found
+    observations = Observations(2, FAMILY)
+    observations.extend(*data(1))
+    return observations
 
 
 @pytest.fixture
 def running(store: Observations) -> RunningSums:
     """Return running sums that have read the store."""
-    found = RunningSums(store, FAMILY, THETA)
-    found.total()
-    return found
+    sums = RunningSums(store, FAMILY, THETA)
+    sums.total()
+    return sums
 
 
 def test_new_rows_are_added(store: Observations, running: RunningSums) -> None:
@@ -106,23 +106,23 @@ def test_stores_read_as_one() -> None:
     assert (joined.n, joined.shape) == (whole.n, (2,)) == (13, (2,))
     assert joined.total == whole.total == sum(y.sum() for _, y in parts)
     assert joined.frozen is None
-    mine, theirs = joined.moments(), whole.moments()
-    np.testing.assert_allclose(mine.cross, theirs.cross)
-    np.testing.assert_allclose(mine.gram, theirs.gram)
-    found, expected = (quadratic_at(seen, FAMILY, THETA) for seen in (joined, whole))
-    assert found.n == expected.n == 13
-    np.testing.assert_allclose(found.score(THETA), expected.score(THETA))
-    np.testing.assert_allclose(found.information, expected.information)
+    moments, expected_moments = joined.moments(), whole.moments()
+    np.testing.assert_allclose(moments.cross, expected_moments.cross)
+    np.testing.assert_allclose(moments.gram, expected_moments.gram)
+    quadratic, expected = (quadratic_at(source, FAMILY, THETA) for source in (joined, whole))
+    assert quadratic.n == expected.n == 13
+    np.testing.assert_allclose(quadratic.score(THETA), expected.score(THETA))
+    np.testing.assert_allclose(quadratic.information, expected.information)
 
 
 def test_sums_as_bytes() -> None:
     """All numbers are restored."""
     sums = FrozenSums.of(data(7)[0].astype(np.float32), data(7)[1], FAMILY, THETA)
-    read = FrozenSums.read(sums.pack(), (2,))
-    assert_same(read, sums)
-    np.testing.assert_array_equal(read.moments.gram, sums.moments.gram)
-    assert read.moments.square == sums.moments.square
-    assert read.pack() == sums.pack()
+    restored = FrozenSums.read(sums.pack(), (2,))
+    assert_same(restored, sums)
+    np.testing.assert_array_equal(restored.moments.gram, sums.moments.gram)
+    assert restored.moments.square == sums.moments.square
+    assert restored.pack() == sums.pack()
     with pytest.raises(ValueError, match="reshape"):
         FrozenSums.read(sums.pack(), (3,))
 
@@ -135,26 +135,26 @@ def test_a_store_as_bytes() -> None:
     assert (store.is_frozen(0), store.is_frozen(45)) == (True, False)
     store.extend(*data(9, 10))
     store.remove(store.next_handle - 3)
-    read = Observations(2, FAMILY)
-    read.unpack(store.pack())
-    assert (read.n, read.exact, read.total) == (store.n, store.exact, store.total)
-    assert read.next_handle == store.next_handle
-    assert_same(read.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
-    for one in (store, read):
-        one.add([0.5, 0.25], 1.0)
-    assert_same(read.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
-    assert read.pack() == store.pack()
+    restored = Observations(2, FAMILY)
+    restored.unpack(store.pack())
+    assert (restored.n, restored.exact, restored.total) == (store.n, store.exact, store.total)
+    assert restored.next_handle == store.next_handle
+    assert_same(restored.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
+    for observations in (store, restored):
+        observations.add([0.5, 0.25], 1.0)
+    assert_same(restored.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
+    assert restored.pack() == store.pack()
 
 
 def test_the_value_of_a_quadratic() -> None:
     """Its slope is the score; at θ = 0 it is 0."""
     rows, y = data(10)
-    found = Quadratic.of(rows, y, FAMILY, THETA)
-    assert found.value(np.zeros(2)) == 0.0
+    quadratic = Quadratic.of(rows, y, FAMILY, THETA)
+    assert quadratic.value(np.zeros(2)) == 0.0
     for axis in np.eye(2):
         step = 1e-6 * axis
-        slope = (found.value(THETA + step) - found.value(THETA - step)) / 2e-6
-        assert slope == pytest.approx(float(found.score(THETA) @ axis), rel=1e-6)
+        slope = (quadratic.value(THETA + step) - quadratic.value(THETA - step)) / 2e-6
+        assert slope == pytest.approx(float(quadratic.score(THETA) @ axis), rel=1e-6)
 
 
 def test_frozen_rows_are_revised_and_removed() -> None:
@@ -167,12 +167,12 @@ def test_frozen_rows_are_revised_and_removed() -> None:
     store.revise(3, 1.0 - y[3])
     store.remove(5)
     y[3] = 1.0 - y[3]
-    kept = np.arange(len(y)) != 5
-    plain.extend(rows[kept], y[kept])
-    found, expected = store.sums_at(FAMILY, THETA), plain.sums_at(FAMILY, THETA)
-    assert (found.n, found.total) == (expected.n, expected.total)
-    np.testing.assert_allclose(found.likelihood.pull, expected.likelihood.pull, rtol=1e-9)
-    np.testing.assert_allclose(found.moments.cross, expected.moments.cross, rtol=1e-9)
+    is_kept = np.arange(len(y)) != 5
+    plain.extend(rows[is_kept], y[is_kept])
+    sums, expected = store.sums_at(FAMILY, THETA), plain.sums_at(FAMILY, THETA)
+    assert (sums.n, sums.total) == (expected.n, expected.total)
+    np.testing.assert_allclose(sums.likelihood.pull, expected.likelihood.pull, rtol=1e-9)
+    np.testing.assert_allclose(sums.moments.cross, expected.moments.cross, rtol=1e-9)
 
 
 def test_moments_are_of_all_blocks() -> None:
@@ -184,21 +184,21 @@ def test_moments_are_of_all_blocks() -> None:
     assert store.is_frozen(0)
     assert not store.is_frozen(80)
     store.remove(99)
-    found = store.moments()
-    assert found.n == 99
-    np.testing.assert_allclose(found.gram, rows[:-1].T @ rows[:-1])
-    np.testing.assert_allclose(found.cross, y[:-1] @ rows[:-1])
+    moments = store.moments()
+    assert moments.n == 99
+    np.testing.assert_allclose(moments.gram, rows[:-1].T @ rows[:-1])
+    np.testing.assert_allclose(moments.cross, y[:-1] @ rows[:-1])
 
 
 def test_quadratics_subtract() -> None:
     """Subtraction restores the previous sum."""
-    one, other = (Quadratic.of(*data(seed), FAMILY, THETA) for seed in (13, 14))
-    both = one + other
-    np.testing.assert_allclose(both.information, one.information + other.information)
-    left = both - other
-    assert left.n == one.n
-    np.testing.assert_allclose(left.information, one.information)
-    np.testing.assert_allclose(left.pull, one.pull)
+    first, second = (Quadratic.of(*data(seed), FAMILY, THETA) for seed in (13, 14))
+    total = first + second
+    np.testing.assert_allclose(total.information, first.information + second.information)
+    difference = total - second
+    assert difference.n == first.n
+    np.testing.assert_allclose(difference.information, first.information)
+    np.testing.assert_allclose(difference.pull, first.pull)
 
 
 def test_what_does_not_merge_says_why() -> None:
@@ -234,6 +234,6 @@ def test_rows_are_kept_as_float32() -> None:
 def test_information_needs_a_weight_for_each_row() -> None:
     """The error carries the weights."""
     weights = [1.0, 2.0]
-    with pytest.raises(InvalidInput, match="pass one weight per row") as caught:
+    with pytest.raises(InvalidInput, match="pass one weight per row") as error:
         Information.of([[1.0, 0.0]], weights)
-    assert caught.value.value is weights
+    assert error.value.value is weights

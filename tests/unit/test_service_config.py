@@ -54,13 +54,13 @@ class TestWhatIsRead:
     def test_a_policy_needs_no_width_if_there_are_features(self) -> None:
         """Whatever is written of it, and in any bandit."""
         text = '[bandits.offers]\nfeatures = "PerArm([1, 2], context=3)"\nrewards = "Explicit()"\n'
-        for written, made in {
+        for text_, policy in {
             "DelayedUCB": DelayedUCB(8, blocks=2),
             "DelayedUCB(family=Gaussian())": DelayedUCB(8, Gaussian(), blocks=2),
             "DelayedThompson(floor=0.1)": DelayedThompson(8, floor=0.1, blocks=2),
         }.items():
-            (offers,) = parse_config(f'{STORE}{text}policy = "{written}"\n').bandits
-            assert offers.policy == made
+            (offers,) = parse_config(f'{STORE}{text}policy = "{text_}"\n').bandits
+            assert offers.policy == policy
 
     def test_all_that_can_be_written(self) -> None:
         """Every key, and two bandits in their order."""
@@ -113,8 +113,8 @@ class TestWhatIsRead:
         """On this machine it is off, unless it is said; elsewhere nothing is taken for granted."""
         assert parse_config(STORE + OFFERS).server.auth is None
         for auth in ("keys", "off"):
-            said = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
-            assert parse_config(STORE + said + OFFERS).server.auth == auth
+            server = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
+            assert parse_config(STORE + server + OFFERS).server.auth == auth
         (mistake,) = mistakes(STORE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
         assert mistake.startswith(
             "belated.toml, line 4: server.host: '0.0.0.0' is reachable from other"
@@ -251,7 +251,9 @@ class TestTheCommand:
     ) -> None:
         """With the command to install it."""
         monkeypatch.setitem(sys.modules, "psycopg", None)
-        for name in [one for one in sys.modules if one.startswith("belated.journals.postgres")]:
+        for name in [
+            module for module in sys.modules if module.startswith("belated.journals.postgres")
+        ]:
             monkeypatch.delitem(sys.modules, name)
         file = tmp_path / "belated.toml"
         file.write_text(STORE + OFFERS, encoding="utf-8")

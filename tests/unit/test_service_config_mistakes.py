@@ -35,9 +35,9 @@ class TestMistakes:
     )
     def test_what_is_missing_or_unknown(self, text: str, expected: list[str]) -> None:
         """The place is named, and what is known there."""
-        found = "\n".join(mistakes(text))
+        messages = "\n".join(mistakes(text))
         for part in expected:
-            assert part in found
+            assert part in messages
 
     @pytest.mark.parametrize(
         ("line", "expected"),
@@ -67,8 +67,8 @@ class TestMistakes:
     )
     def test_of_the_server(self, line: str, expected: str) -> None:
         """Wrong types, wrong ranges, wrong names: with the line."""
-        (found,) = mistakes(f"{STORE}[server]\n{line}\n{OFFERS}")
-        assert found.startswith(f"belated.toml, line 4: {expected}")
+        (mistake,) = mistakes(f"{STORE}[server]\n{line}\n{OFFERS}")
+        assert mistake.startswith(f"belated.toml, line 4: {expected}")
 
     @pytest.mark.parametrize(
         ("line", "expected"),
@@ -123,31 +123,31 @@ class TestMistakes:
     def test_of_a_bandit(self, line: str, expected: str) -> None:
         """Whatever is written as in Python is refused as in Python, with the key and line."""
         name = line.partition(" ")[0]
-        kept = [one for one in OFFERS.splitlines() if not one.startswith(name)]
-        (found,) = mistakes("\n".join([STORE, *kept, line]))
-        assert found.startswith(f"belated.toml, line {4 + len(kept)}: bandits.offers.{name}: ")
-        assert expected in found
+        lines = [line_ for line_ in OFFERS.splitlines() if not line_.startswith(name)]
+        (mistake,) = mistakes("\n".join([STORE, *lines, line]))
+        assert mistake.startswith(f"belated.toml, line {4 + len(lines)}: bandits.offers.{name}: ")
+        assert expected in mistake
 
     def test_a_width_that_features_do_not_have(self) -> None:
         """It is said of the policy, which need not name one."""
-        (found,) = mistakes(f"{STORE}{OFFERS}features = 'Hashed(8)'\n")
-        assert found.startswith("belated.toml, line 4: bandits.offers.policy: policy.dim is 20, ")
-        assert found.endswith("but rows have 8 numbers: omit `dim`")
+        (mistake,) = mistakes(f"{STORE}{OFFERS}features = 'Hashed(8)'\n")
+        assert mistake.startswith("belated.toml, line 4: bandits.offers.policy: policy.dim is 20, ")
+        assert mistake.endswith("but rows have 8 numbers: omit `dim`")
 
     def test_a_holdout_without_a_baseline(self) -> None:
         """It asks what would be shown without a bandit."""
-        (found,) = mistakes(f"{STORE}{OFFERS}[bandits.offers.holdout]\nshare = 0.05\n")
-        assert "holdout.baseline: `baseline` is missing: pass 'first', 'uniform' or the" in found
+        (mistake,) = mistakes(f"{STORE}{OFFERS}[bandits.offers.holdout]\nshare = 0.05\n")
+        assert "holdout.baseline: `baseline` is missing: pass 'first', 'uniform' or the" in mistake
 
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""
-        (found,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
-        assert "line 3: bandits.my offers: 'my offers' is not a valid bandit name" in found
+        (mistake,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
+        assert "line 3: bandits.my offers: 'my offers' is not a valid bandit name" in mistake
 
     def test_all_are_told_at_once(self) -> None:
         """So that a file is mended in one go."""
         text = f"{STORE}[server]\nport = -1\nhots = 'x'\n{OFFERS}partitions = 5\n"
-        assert [one.split(": ")[1] for one in mistakes(text)] == [
+        assert [mistake.split(": ")[1] for mistake in mistakes(text)] == [
             "server.port",
             "server.hots",
             "bandits.offers.partitions",
@@ -162,8 +162,8 @@ class TestMistakes:
         ]
         assert mistakes(text) == expected
         assert mistakes(text, OFFERS="") == expected
-        both = text.replace("[store]", STORE)
-        assert "address is also set" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
+        config = text.replace("[store]", STORE)
+        assert "address is also set" in mistakes(config, OFFERS="sqlite:///offers.db")[0]
 
     @pytest.mark.parametrize(
         ("address", "expected"),
@@ -176,16 +176,16 @@ class TestMistakes:
     )
     def test_what_is_no_address_of_a_store(self, address: str, expected: str) -> None:
         """The cure is told, a password is not."""
-        (found,) = mistakes(f'[store]\naddress = "{address}"\n' + OFFERS)
-        assert found.startswith(f"belated.toml, line 2: store.address: {expected}")
-        (found,) = mistakes('[store]\naddress_env = "OFFERS"\n' + OFFERS, OFFERS=address)
-        assert found.startswith(f"belated.toml, line 2: store.address_env: {expected}")
-        assert "secret" not in found
+        (mistake,) = mistakes(f'[store]\naddress = "{address}"\n' + OFFERS)
+        assert mistake.startswith(f"belated.toml, line 2: store.address: {expected}")
+        (mistake,) = mistakes('[store]\naddress_env = "OFFERS"\n' + OFFERS, OFFERS=address)
+        assert mistake.startswith(f"belated.toml, line 2: store.address_env: {expected}")
+        assert "secret" not in mistake
 
     def test_a_key_written_another_way_has_no_line(self) -> None:
         """TOML has several; the key is named all the same."""
-        (found,) = mistakes("server.port = -1\n" + STORE + OFFERS)
-        assert found.startswith("belated.toml: server.port: expected a whole number")
+        (mistake,) = mistakes("server.port = -1\n" + STORE + OFFERS)
+        assert mistake.startswith("belated.toml: server.port: expected a whole number")
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from belated.wire.messages import Problem
 
 def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
     """An error that keeps the frame that keeps it would hold all that was received."""
-    refused: list[str] = []
+    messages: list[str] = []
 
     def refuse(exchange: Exchange, error: Exception) -> tuple[Problem, dict[str, str]]:
-        refused.append(str(error))
+        messages.append(str(error))
         return Problem("Too busy", 503), {}
 
     shared = SimpleNamespace(service=SimpleNamespace(problem_for=refuse))
@@ -29,14 +29,14 @@ def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
     def receive(data: bytearray) -> weakref.ref[ProblemError]:
         exchange = Exchange(connection, "POST", False)
         exchange.error = ProblemError(503, "Too busy", "try again soon")
-        kept = weakref.ref(exchange.error)
+        error_reference = weakref.ref(exchange.error)
         connection._dispatch(exchange)
-        return kept
+        return error_reference
 
     gc.disable()
     try:
-        kept = receive(bytearray(10))
+        reference = receive(bytearray(10))
     finally:
         gc.enable()
-    assert refused == ["try again soon"]
-    assert kept() is None
+    assert messages == ["try again soon"]
+    assert reference() is None

@@ -37,10 +37,10 @@ class Scripted:
         """The next of the script."""
         if not self.script:
             return 0
-        found = self.script.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        self._leads = found
+        result = self.script.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        self._leads = result
         return 1
 
     def close(self, *, save: bool = True) -> None:
@@ -69,8 +69,8 @@ def test_who_leads_is_told_once_for_each_change(caplog: pytest.LogCaptureFixture
     eventually(lambda: not learner.script)
     learners.stop()
     assert learner.closed
-    stands_by, leads = "this learner is on standby", "this learner leads"
-    assert caplog.messages == [stands_by, leads, stands_by]
+    standby, leads = "this learner is on standby", "this learner leads"
+    assert caplog.messages == [standby, leads, standby]
     assert vars(caplog.records[1])["bandit"] == "offers"
 
 
@@ -78,8 +78,8 @@ def test_an_outage_is_told_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """And the learner keeps what it knows."""
-    away = JournalUnavailable("gone")
-    learner = Scripted([True, away, away, away, True])
+    outage = JournalUnavailable("gone")
+    learner = Scripted([True, outage, outage, outage, True])
     learners = Learners({"offers": made(learner)})
     learners.start()
     eventually(lambda: "the journal is available again" in caplog.messages)
@@ -95,24 +95,24 @@ def test_failed_learner_is_restarted_without_affecting_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whatever it was: in the making, or at work."""
-    first, second, other = Scripted([UnknownEvent(9)]), Scripted([True]), Scripted([True])
-    coming: list[Scripted | Exception] = [JournalUnavailable("gone"), first, second]
+    first, second, unaffected = Scripted([UnknownEvent(9)]), Scripted([True]), Scripted([True])
+    results: list[Scripted | Exception] = [JournalUnavailable("gone"), first, second]
 
     def make() -> LearningService:
-        found = coming.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return cast(LearningService, found)
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return cast(LearningService, result)
 
-    learners = Learners({"offers": make, "other": made(other)})
+    learners = Learners({"offers": make, "other": made(unaffected)})
     learners.start()
     eventually(lambda: caplog.messages.count("this learner leads") == 2)
-    assert [one.closed for one in (first, second, other)] == [True, False, False]
+    assert [learner.closed for learner in (first, second, unaffected)] == [True, False, False]
     learners.stop()
-    assert [one.closed for one in (first, second, other)] == [True, True, True]
-    told = [one.message for one in caplog.records if vars(one)["bandit"] == "offers"]
+    assert [learner.closed for learner in (first, second, unaffected)] == [True, True, True]
+    messages = [record.message for record in caplog.records if vars(record)["bandit"] == "offers"]
     failed = "a learner failed and will be restarted"
-    assert told == ["the journal is unavailable", failed, "this learner leads"]
+    assert messages == ["the journal is unavailable", failed, "this learner leads"]
 
 
 def test_stopping_what_was_not_started() -> None:
@@ -122,10 +122,10 @@ def test_stopping_what_was_not_started() -> None:
 
 def test_records_that_come_one_by_one_gather() -> None:
     """The learner pauses between polls, unless it is far behind."""
-    slow, behind = Scripted([True, True]), Scripted([True, True])
-    behind.step = lambda: module.MANY  # type: ignore[method-assign]
-    assert Learners({"offers": made(slow)})._turn() == module.PACE
-    assert Learners({"offers": made(behind)})._turn() == 0.0
+    current, lagging = Scripted([True, True]), Scripted([True, True])
+    lagging.step = lambda: module.MANY  # type: ignore[method-assign]
+    assert Learners({"offers": made(current)})._turn() == module.PACE
+    assert Learners({"offers": made(lagging)})._turn() == 0.0
 
 
 def test_the_clock_of_a_journal_that_was_not_asked_yet() -> None:

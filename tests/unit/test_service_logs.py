@@ -12,17 +12,17 @@ from belated.service.operating.logs import JsonLines
 
 def line(**fields: object) -> dict[str, object]:
     """What is written of a record."""
-    written = JsonLines().format(logging.makeLogRecord({"levelname": "INFO", **fields}))
-    assert "\n" not in written
-    read: dict[str, object] = json.loads(written)
-    return read
+    text = JsonLines().format(logging.makeLogRecord({"levelname": "INFO", **fields}))
+    assert "\n" not in text
+    fields_read: dict[str, object] = json.loads(text)
+    return fields_read
 
 
 def test_a_line_has_time_level_message_and_what_was_given() -> None:
     """In this order, so that people can read it too."""
-    about = {"msg": "%s of %s", "args": ("one", "two"), "port": 80, "bandits": ["offers"]}
-    found = line(created=1.7e9, process=7, **about)
-    assert list(found.items()) == [
+    attributes = {"msg": "%s of %s", "args": ("one", "two"), "port": 80, "bandits": ["offers"]}
+    record = line(created=1.7e9, process=7, **attributes)
+    assert list(record.items()) == [
         ("time", "2023-11-14T22:13:20.000Z"),
         ("level", "info"),
         ("pid", 7),
@@ -37,9 +37,9 @@ def test_an_error_comes_with_where_it_was_raised() -> None:
     try:
         raise ValueError("two\nlines")
     except ValueError as error:
-        found = line(msg="it failed", exc_info=(type(error), error, error.__traceback__))
-    assert found["error"] == "ValueError: two\nlines"
-    assert "test_service_logs.py" in str(found["traceback"])
+        record = line(msg="it failed", exc_info=(type(error), error, error.__traceback__))
+    assert record["error"] == "ValueError: two\nlines"
+    assert "test_service_logs.py" in str(record["traceback"])
 
 
 def test_whatever_is_given_can_be_written() -> None:
@@ -58,9 +58,11 @@ thread = threading.Thread(target=lambda: 1 / 0, name="writer")
 thread.start()
 thread.join()
 """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    beware, death = (json.loads(one) for one in ran.stderr.splitlines())
-    assert beware["level"] == "warning"
-    assert "beware" in beware["message"]
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    warning, death = (json.loads(text) for text in process.stderr.splitlines())
+    assert warning["level"] == "warning"
+    assert "beware" in warning["message"]
     assert (death["level"], death["thread_name"]) == ("error", "writer")
     assert death["error"] == "ZeroDivisionError: division by zero"

@@ -44,9 +44,9 @@ def decision(id: str, at: int) -> Decision:
 @pytest.fixture
 def served() -> Any:
     """What metrics ask of a served bandit."""
-    seen = RequestStats(decisions=3, rewards=2, activations_voids=1, models=4, entropy=1.5)
-    seen.seconds.add(0.003)
-    seen.failures["board"] += 2
+    stats = RequestStats(decisions=3, rewards=2, activations_voids=1, models=4, entropy=1.5)
+    stats.seconds.add(0.003)
+    stats.failures["board"] += 2
     commits = SimpleNamespace(
         seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=Counter()
     )
@@ -57,7 +57,7 @@ def served() -> Any:
         journal_down=True, queued=7, size=640, oldest=2_000_000, error="x", forwarded=0
     )
     return SimpleNamespace(
-        stats=seen,
+        stats=stats,
         commits=commits,
         failed_commits=1,
         age=0.25,
@@ -80,7 +80,7 @@ def served() -> Any:
 @pytest.fixture
 def learner() -> LearningService:
     """One that leads, and has folded a decision with its reward, and one without."""
-    found = object.__new__(LearningService)
+    service = object.__new__(LearningService)
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
     page = [
         Record(0, 1, 1_000_000, decision("a", 1)),
@@ -89,19 +89,19 @@ def learner() -> LearningService:
         Record(0, 4, 6_000_000, Reward("early", 4, 1.0)),
     ]
     fold.take_all(0, page)
-    found.fold, found.epoch, found.lag, found.delays = fold, 1, 0.01, Histogram(DELAYS)
-    found.history_changes, found.head, found.adviser = HistoryChanges(), "4:abc", Adviser()
-    found.adviser.current = frozenset({"alike"})
-    found.refold = Refold(MemoryJournal(), lambda: 0.0)
-    found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)
-    found.lags.add(0.03)
-    found.fits.add(1.5)
-    found._note_delays(fold.ledgers[0], page)
-    found.oldest = fold.ledgers[0].oldest
-    found.clock = JournalClock(MemoryJournal(), ThreadRuntime())
-    found.clock.last_stamp, found.clock.offset = 15_000_000, -2.5
-    found.clock.now = lambda: 12_000_000  # type: ignore[method-assign]
-    return found
+    service.fold, service.epoch, service.lag, service.delays = fold, 1, 0.01, Histogram(DELAYS)
+    service.history_changes, service.head, service.adviser = HistoryChanges(), "4:abc", Adviser()
+    service.adviser.current = frozenset({"alike"})
+    service.refold = Refold(MemoryJournal(), lambda: 0.0)
+    service.lags, service.fits = Histogram(SECONDS), Histogram(SECONDS)
+    service.lags.add(0.03)
+    service.fits.add(1.5)
+    service._note_delays(fold.ledgers[0], page)
+    service.oldest = fold.ledgers[0].oldest
+    service.clock = JournalClock(MemoryJournal(), ThreadRuntime())
+    service.clock.last_stamp, service.clock.offset = 15_000_000, -2.5
+    service.clock.now = lambda: 12_000_000  # type: ignore[method-assign]
+    return service
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_field_values_total", ("offers", "country", "ok")] == 0
     counted = {kind: samples["belated_issues", ("offers", kind)] for kind in KINDS}
     # The unmatched reward is the learner's, which runs in this process, too.
-    found = {"unknown": 1, "invalid": 2, "unmatched": 1}
-    assert counted == dict.fromkeys(KINDS, 0) | found
+    expected = {"unknown": 1, "invalid": 2, "unmatched": 1}
+    assert counted == dict.fromkeys(KINDS, 0) | expected
     assert samples["belated_choice_entropy_nats_total", of] == 1.5
     assert samples["belated_models_loaded_total", of] == 4
     assert samples["belated_model_age_seconds", of] == 0.25
@@ -171,22 +171,22 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
 
 def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
     """Events by status, decisions by state, the oldest, and how long rewards took."""
-    of = ("offers",)
-    assert samples["belated_learner_is_leader", of] == 1
-    assert samples["belated_learner_lag_seconds", of] == 0.01
-    assert samples["belated_fold_lag_seconds_sum", of] == 0.03
-    assert samples["belated_fit_seconds_sum", of] == 1.5
-    assert samples["belated_journal_clock_ahead_seconds", of] == 3
-    assert samples["belated_journal_clock_offset_seconds", of] == -2.5
+    labels = ("offers",)
+    assert samples["belated_learner_is_leader", labels] == 1
+    assert samples["belated_learner_lag_seconds", labels] == 0.01
+    assert samples["belated_fold_lag_seconds_sum", labels] == 0.03
+    assert samples["belated_fit_seconds_sum", labels] == 1.5
+    assert samples["belated_journal_clock_ahead_seconds", labels] == 3
+    assert samples["belated_journal_clock_offset_seconds", labels] == -2.5
     assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
     assert samples["belated_learner_events_total", ("offers", "decided")] == 2
     assert ("belated_learner_events_total", ("offers", "unmatched")) not in samples  # it can fall
-    assert samples["belated_unmatched_events", of] == 1
+    assert samples["belated_unmatched_events", labels] == 1
     assert samples["belated_learner_decisions", ("offers", "pending")] == 1
-    assert samples["belated_pending_decisions", of] == 1
-    assert samples["belated_pending_oldest_seconds", of] == 10
-    assert samples["belated_reward_delay_seconds_sum", of] == 4
-    assert samples["belated_learner_restarts_total", of] == 0
+    assert samples["belated_pending_decisions", labels] == 1
+    assert samples["belated_pending_oldest_seconds", labels] == 10
+    assert samples["belated_reward_delay_seconds_sum", labels] == 4
+    assert samples["belated_learner_restarts_total", labels] == 0
 
 
 def test_standby_reports_itself(served: Any, learner: LearningService) -> None:
@@ -243,15 +243,15 @@ def test_a_tally_counts_as_prometheus_does(values: list[float]) -> None:
 
 def test_of_a_crowd_only_some_delays_are_noted() -> None:
     """A page of rewards costs no more than a few look-ups."""
-    found = object.__new__(LearningService)
-    found.delays = Histogram(DELAYS)
+    service = object.__new__(LearningService)
+    service.delays = Histogram(DELAYS)
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
     ids = [f"i{n}" for n in range(3 * SAMPLED)]
     page = [Record(0, 1 + n, 10, decision(id, 1)) for n, id in enumerate(ids)]
     page += [Record(0, 500 + n, 20, Reward(id, 1, 1.0)) for n, id in enumerate(ids)]
     fold.take_all(0, page)
-    found._note_delays(fold.ledgers[0], page)
-    assert found.delays.cumulative[-1] == SAMPLED
+    service._note_delays(fold.ledgers[0], page)
+    assert service.delays.cumulative[-1] == SAMPLED
 
 
 def test_what_it_earns(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:

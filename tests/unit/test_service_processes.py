@@ -90,8 +90,10 @@ def test_a_process_that_ends_is_restarted_and_its_counters_remain(
     listening: socket.socket, tmp_path: Path
 ) -> None:
     """The first start of process 1 ends once it is polled: 1 + 1 + 2 decisions."""
-    once = "if sys.argv[1] == '1' and start == 1: polls.send([decisions]); polls.recv(); sys.exit()"
-    running = supervisor(listening, tmp_path, once)
+    script = (
+        "if sys.argv[1] == '1' and start == 1: polls.send([decisions]); polls.recv(); sys.exit()"
+    )
+    running = supervisor(listening, tmp_path, script)
     stop_when(running, "belated_decisions_total", 4.0)
     assert running.run() == 0
     assert (tmp_path / "0").read_text() == "x"
@@ -123,8 +125,8 @@ def test_if_no_process_can_start_the_supervisor_ends_with_their_code(
 
 def test_a_process_that_cannot_stop_is_a_failure(listening: socket.socket, tmp_path: Path) -> None:
     """One of them is killed while it stops."""
-    stubborn = "import signal; signal.signal(15, lambda *_: signal.raise_signal(9))"
-    running = supervisor(listening, tmp_path, stubborn)
+    script = "import signal; signal.signal(15, lambda *_: signal.raise_signal(9))"
+    running = supervisor(listening, tmp_path, script)
     stop_when(running, "belated_processes", 2.0)
     assert running.run() == 1
 
@@ -184,7 +186,9 @@ def test_values_are_combined_by_the_rule_of_their_metric() -> None:
             "belated_spool_events": {"offers": 3},
         },
     ]
-    combined = CombinedMetrics([[metric_of(*item) for item in each.items()] for each in samples])
+    combined = CombinedMetrics(
+        [[metric_of(*item) for item in sample.items()] for sample in samples]
+    )
     assert {
         (sample.name, *sample.labels.values()): sample.value
         for metric in combined.collect()
@@ -211,10 +215,10 @@ def test_a_process_stops_when_its_supervisor_has_ended(monkeypatch: pytest.Monke
 
 def stops(monkeypatch: pytest.MonkeyPatch, dead: dict[str, str]) -> bool:
     """Whether a process stops after one poll, unless its supervisor closes the pipe."""
-    polls, other = Pipe()
+    polls, child_end = Pipe()
     stopped = threading.Event()
     supervised = object.__new__(Supervised)
-    supervised._polls = other
+    supervised._polls = child_end
     loop: Any = SimpleNamespace(call_soon_threadsafe=lambda work: work())
     metrics: Any = SimpleNamespace(snapshot=lambda scraped: [scraped])
     with ThreadPoolExecutor() as pool:

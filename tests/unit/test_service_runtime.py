@@ -31,8 +31,10 @@ print(found.result())
 def test_work_in_the_background_gives_way(nice: int, expected: int) -> None:
     """Also in a process that gives way more than that: only root could take it back."""
     code = GIVES_WAY.format(nice=f"{nice} - os.nice(0)" if nice else 0)
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) == expected
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert int(process.stdout) == expected
 
 
 class Failing:
@@ -81,7 +83,7 @@ def test_a_worker_that_fails_does_not_stop_others_of_its_thread() -> None:
     first = threads.start_worker("belated first", lambda: next(counts[0]) * 0.0 + 0.001)
     failing = threads.start_worker("belated failing", Failing(float("inf")))
     last = threads.start_worker("belated last", lambda: next(counts[1]) * 0.0 + 0.001)
-    eventually(lambda: all(next(one) > 50 for one in counts))
+    eventually(lambda: all(next(count_) > 50 for count_ in counts))
     for worker in (first, failing, last):
         worker.stop()
     threads.stop()
@@ -130,7 +132,7 @@ def test_a_worker_whose_thread_has_ended_is_dead() -> None:
         raise SystemExit
 
     worker = ThreadRuntime().start_worker("belated test", step)
-    eventually(lambda: "belated test" not in [one.name for one in threading.enumerate()])
+    eventually(lambda: "belated test" not in [thread.name for thread in threading.enumerate()])
     assert dead_workers() == {"belated test": "its thread has ended"}
     worker.stop()
     assert dead_workers() == {}

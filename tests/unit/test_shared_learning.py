@@ -76,9 +76,9 @@ class Town:
         self.rewards = rewards or Explicit()
         self.journal = self.store.journal("offers", partitions=PARTITIONS)
         self.machines: dict[SharedLearner, Machine] = {}
-        made = itertools.count()
+        numbers = itertools.count()
         # Random ids would go to other partitions each time, and a model is one step from its fit.
-        tuning = Tuning(new_id=lambda now, _: new_id(now, 997 * next(made) % SLOTS))
+        tuning = Tuning(new_id=lambda now, _: new_id(now, 997 * next(numbers) % SLOTS))
         self.bandit = Bandit(
             policy=POLICY,
             rewards=self.rewards,
@@ -92,15 +92,15 @@ class Town:
         """One more."""
         machine = Machine(self.clock)
         holder = f"learner {next(_names)}"
-        made = SharedLearner(
+        instance = SharedLearner(
             self.store.journal("offers"),
             BrokeredStore(self.store.coordination("offers"), self.brokers, holder, machine),  # type: ignore[arg-type]
             self.fold,
             holder=holder,
             runtime=machine,
         )
-        self.machines[made] = machine
-        return made
+        self.machines[instance] = machine
+        return instance
 
     def fold(self, partition: int) -> PartitionFold:
         """An empty one."""
@@ -125,9 +125,9 @@ class Town:
 
     def published(self) -> PublishedModel:
         """The last model."""
-        found = self.store.coordination("offers").published()
-        assert found is not None
-        return PublishedModel.read(found[1])
+        entry = self.store.coordination("offers").published()
+        assert entry is not None
+        return PublishedModel.read(entry[1])
 
     def check(self) -> None:
         """The last model is that of all records."""
@@ -143,7 +143,7 @@ class Town:
 
 def owned(*learners: SharedLearner) -> list[list[int]]:
     """The partitions of each."""
-    return [sorted(one.worker.owned) for one in learners]
+    return [sorted(learner.worker.owned) for learner in learners]
 
 
 def test_what_was_folded_late_is_no_lag_any_more() -> None:
@@ -151,11 +151,11 @@ def test_what_was_folded_late_is_no_lag_any_more() -> None:
     town = Town()
     town.events()
     town.clock.now += 3_600_000_000
-    one = town.learner()
+    learner = town.learner()
     lags = []
     for _ in range(40):
-        town.run(one, seconds=0.2)
-        lags.append(one.worker.lag)
+        town.run(learner, seconds=0.2)
+        lags.append(learner.worker.lag)
     assert max(lags) >= 3_600
     assert lags[-1] == 0.0
 
@@ -164,11 +164,11 @@ def test_one_learner_does_all() -> None:
     """It owns every partition, leads, and publishes what all of them come to."""
     town = Town()
     town.events()
-    one = town.learner()
-    town.run(one)
-    assert owned(one) == [[0, 1, 2, 3]]
-    assert one.leads()
-    assert one.epoch == 1
+    learner = town.learner()
+    town.run(learner)
+    assert owned(learner) == [[0, 1, 2, 3]]
+    assert learner.leads()
+    assert learner.epoch == 1
     town.check()
     configured = town.journal.configured()
     assert configured is not None
@@ -178,32 +178,32 @@ def test_one_learner_does_all() -> None:
 def test_partitions_are_shared_and_one_merges() -> None:
     """A newcomer gets its share, and begins where the last owner saved."""
     town = Town()
-    one = town.learner()
-    town.run(one)
+    first = town.learner()
+    town.run(first)
     town.events(40)
-    town.run(one)
-    two = town.learner()
-    town.run(one, two, seconds=10)
-    assert owned(one, two) == [[0, 1], [2, 3]]
-    assert [one.leads(), two.leads()] == [True, False]
+    town.run(first)
+    second = town.learner()
+    town.run(first, second, seconds=10)
+    assert owned(first, second) == [[0, 1], [2, 3]]
+    assert [first.leads(), second.leads()] == [True, False]
     assert all(town.journal.load(p) is not None for p in (2, 3))  # saved before given back
-    assert one.worker.lost == two.worker.lost == 0
+    assert first.worker.lost == second.worker.lost == 0
     town.events(60)
-    town.run(one, two)
+    town.run(first, second)
     town.check()
 
 
 def test_a_dead_learner_is_replaced() -> None:
     """Once its session and its lease have ended; nothing of what it did not save is lost."""
     town = Town()
-    one, two = town.learner(), town.learner()
-    town.run(one, two, seconds=10)
-    assert owned(one, two) == [[0, 1], [2, 3]]
+    first, second = town.learner(), town.learner()
+    town.run(first, second, seconds=10)
+    assert owned(first, second) == [[0, 1], [2, 3]]
     town.events(50)
-    town.run(one, two)
-    town.run(two, seconds=12)  # the first is dead
-    assert owned(two) == [[0, 1, 2, 3]]
-    assert two.leads()
+    town.run(first, second)
+    town.run(second, seconds=12)  # the first is dead
+    assert owned(second) == [[0, 1, 2, 3]]
+    assert second.leads()
     town.check()
 
 
@@ -212,67 +212,67 @@ def test_stopping_learner_waits_once_for_unavailable_store(
 ) -> None:
     """And not once for each partition."""
     town = Town()
-    one = town.learner()
-    town.run(one)
-    assert owned(one) == [[0, 1, 2, 3]]
-    tries = []
+    learner = town.learner()
+    town.run(learner)
+    assert owned(learner) == [[0, 1, 2, 3]]
+    attempts = []
 
     def save(fold: PartitionFold, shelf: object) -> None:
-        tries.append(fold.partition)
+        attempts.append(fold.partition)
         raise JournalUnavailable("it does not answer")
 
     monkeypatch.setattr(PartitionFold, "save", save)
-    one.close()
-    assert len(tries) == 1
+    learner.close()
+    assert len(attempts) == 1
 
 
 def test_a_learner_that_slept_drops_what_it_had() -> None:
     """It saves nothing and sends nothing of it; then it gets its share again."""
     town = Town()
-    one, two = town.learner(), town.learner()
-    town.run(one, two, seconds=10)
+    first, second = town.learner(), town.learner()
+    town.run(first, second, seconds=10)
     town.events(50)
-    town.run(two, seconds=12)
-    asleep = {p: held.epoch for p, held in one.worker.owned.items()}
-    membership = one.worker.membership
+    town.run(second, seconds=12)
+    epochs = {p: held.epoch for p, held in first.worker.owned.items()}
+    membership = first.worker.membership
     assert isinstance(membership, Membership)
     ends = membership._ends
     membership._ends = town.clock.now  # it believes that its session goes on
     before = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
-    one.step()
+    first.step()
     membership._ends = ends
-    assert one.worker.lost == len(asleep) == 2
+    assert first.worker.lost == len(epochs) == 2
     after = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
     assert before == after
-    town.run(one, two, seconds=10)
-    assert sorted(itertools.chain(*owned(one, two))) == [0, 1, 2, 3]
-    assert all(len(each) == 2 for each in owned(one, two))
-    assert all(held.epoch > asleep.get(p, 0) for p, held in one.worker.owned.items())
+    town.run(first, second, seconds=10)
+    assert sorted(itertools.chain(*owned(first, second))) == [0, 1, 2, 3]
+    assert all(len(partitions) == 2 for partitions in owned(first, second))
+    assert all(held.epoch > epochs.get(p, 0) for p, held in first.worker.owned.items())
     town.check()
 
 
 def test_learners_stop_in_good_order() -> None:
     """The others take over at once, from the snapshots that were saved."""
     town = Town()
-    one, two = town.learner(), town.learner()
-    town.run(one, two, seconds=10)
+    first, second = town.learner(), town.learner()
+    town.run(first, second, seconds=10)
     town.events(30)
-    town.run(one, two)
-    one.close()
-    town.run(two, seconds=4)  # the session is renewed once
-    assert owned(two) == [[0, 1, 2, 3]]
-    assert two.leads()
+    town.run(first, second)
+    first.close()
+    town.run(second, seconds=4)  # the session is renewed once
+    assert owned(second) == [[0, 1, 2, 3]]
+    assert second.leads()
     town.check()
 
 
 def test_windows_end() -> None:
     """The owner of a partition settles what is due."""
     town = Town(DefaultAfter("1h"))
-    one, two = town.learner(), town.learner()
-    town.run(one, two, seconds=10)
+    first, second = town.learner(), town.learner()
+    town.run(first, second, seconds=10)
     town.events(30)
     town.clock.now += int(2 * 3600e6)
-    town.run(one, two, seconds=12)
+    town.run(first, second, seconds=12)
     assert town.published().pending == 0
     town.check()
 
@@ -280,38 +280,38 @@ def test_windows_end() -> None:
 def test_a_frozen_bandit_keeps_its_model() -> None:
     """Sums are sent on, and the model stays until it learns again."""
     town = Town()
-    one = town.learner()
+    learner = town.learner()
     town.events(10)
-    town.run(one)
+    town.run(learner)
     town.journal.append([ModeChanged(town.clock.now, "freeze", "")])
     before = town.published()
     town.events(10)
-    town.run(one, seconds=10)
+    town.run(learner, seconds=10)
     assert town.published() == before
     town.journal.append([ModeChanged(town.clock.now, "learn", "")])
-    town.run(one)
+    town.run(learner)
     town.check()
 
 
 def test_no_model_goes_back() -> None:
     """While a new owner knows less of a partition than the last model, nothing is published."""
     town = Town()
-    one = town.learner()
+    learner = town.learner()
     town.events(30)
-    town.run(one)
+    town.run(learner)
     before = town.published()
-    merging = one.merging
+    merging = learner.merging
     assert merging is not None
     epoch = town.journal.acquire(0)
-    behind = town.fold(0).sums(epoch)
+    stale_sums = town.fold(0).sums(epoch)
     coordination = town.store.coordination("offers")
-    assert coordination.send({0: (epoch, behind.write())}) == []
-    one._look_at = 0.0
-    assert one.merge() == 1
+    assert coordination.send({0: (epoch, stale_sums.write())}) == []
+    learner._look_at = 0.0
+    assert learner.merge() == 1
     assert merging.positions[0] == 0
     assert town.published() == before
-    town.run(one, seconds=10)  # it was fenced, and takes the partition over again
-    assert one.worker.lost == 1
+    town.run(learner, seconds=10)  # it was fenced, and takes the partition over again
+    assert learner.worker.lost == 1
     assert merging.entries[0].epoch > epoch
     town.check()
 
@@ -319,19 +319,19 @@ def test_no_model_goes_back() -> None:
 def test_superseded_merger_becomes_standby() -> None:
     """It cannot publish; the next one goes on from its center."""
     town = Town()
-    one, two = town.learner(), town.learner()
+    first, second = town.learner(), town.learner()
     town.events(50)
-    town.run(one, two, seconds=10)
+    town.run(first, second, seconds=10)
     center = town.published().center_number
     town.clock.now += int(20e6)
-    two.merge()
-    assert two.leads()
-    one.lease._ends = 1e300  # it slept
+    second.merge()
+    assert second.leads()
+    first.lease._ends = 1e300  # it slept
     town.events(10)
-    one.merge()
-    assert not one.leads()
-    one.lease._ends = 0.0
-    town.run(one, two, seconds=10)
+    first.merge()
+    assert not first.leads()
+    first.lease._ends = 0.0
+    town.run(first, second, seconds=10)
     assert town.published().center_number >= center
     town.check()
 
@@ -340,67 +340,67 @@ def test_records_that_vanish_are_noticed() -> None:
     """The partition is folded anew, in a new epoch."""
     town = Town()
     town.events(40)
-    one = town.learner()
-    town.run(one)
-    epoch = one.worker.owned[1].epoch
+    learner = town.learner()
+    town.run(learner)
+    epoch = learner.worker.owned[1].epoch
     town.journal._facts.streams[1].pop()
-    town.run(one)
-    assert one.worker.history_changes.count == 1
-    assert one.worker.owned[1].epoch > epoch
-    town.run(one)
+    town.run(learner)
+    assert learner.worker.history_changes.count == 1
+    assert learner.worker.owned[1].epoch > epoch
+    town.run(learner)
     assert town.published().positions[1] == town.journal.end(1)
 
 
 def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     """And said; the other partitions go on."""
     town = Town()
-    one = town.learner()
-    town.run(one)
-    held = one.worker.owned[2]
-    one.coordination.send({2: (held.epoch, b"rubbish")})
-    town.run(one, seconds=1)
+    learner = town.learner()
+    town.run(learner)
+    partition = learner.worker.owned[2]
+    learner.coordination.send({2: (partition.epoch, b"rubbish")})
+    town.run(learner, seconds=1)
     assert "unreadable sums of a partition" in caplog.text
 
 
 def test_unavailable_store_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """And when it is back, what was not sent is."""
     town = Town()
-    one = town.learner()
+    learner = town.learner()
     town.events(10)
-    town.run(one)
+    town.run(learner)
     town.events(10)
 
     def away(*_: object) -> None:
         raise JournalUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(one.coordination), "send", away)
+        patch.setattr(type(learner.coordination), "send", away)
         town.clock.now += 200_000
         with pytest.raises(JournalUnavailable):
-            one.step()
-    town.run(one)
+            learner.step()
+    town.run(learner)
     town.check()
 
 
 def test_a_partition_that_cannot_be_read_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its records wait, and the error is told again and again."""
     town = Town()
-    one = town.learner()
-    town.run(one)
+    learner = town.learner()
+    town.run(learner)
     town.events(20)
-    take = PartitionFold.take_all
+    take_all = PartitionFold.take_all
 
     def refuse(self: PartitionFold, partition: int, page: list[Record], *more: Any) -> None:
         if partition == 0 and page:
             raise CorruptEvent("a record was changed")
-        take(self, partition, page, *more)
+        take_all(self, partition, page, *more)
 
     monkeypatch.setattr(PartitionFold, "take_all", refuse)
     for _ in range(3):
         town.clock.now += 200_000
         with pytest.raises(CorruptEvent):
-            one.step()
+            learner.step()
     assert town.published().positions[1:] == [town.journal.end(p) for p in (1, 2, 3)]
     monkeypatch.undo()
-    town.run(one)
+    town.run(learner)
     town.check()

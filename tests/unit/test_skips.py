@@ -36,7 +36,7 @@ def test_a_skip_fails_where_nothing_may_be_missing(
     test = tmp_path / "test_it.py"
     (tmp_path / "pytest.ini").write_text("[pytest]", encoding="utf-8")
     test.write_text(SKIPS.format(platform=platform, reason=reason), encoding="utf-8")
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", str(test)],
         cwd=tmp_path,
         env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
@@ -44,5 +44,5 @@ def test_a_skip_fails_where_nothing_may_be_missing(
         text=True,
         check=False,
     )
-    assert ran.returncode == code, ran.stdout + ran.stderr
-    assert ("skipped in CI" in ran.stdout) == (ci != "" and reason != "full size only")
+    assert process.returncode == code, process.stdout + process.stderr
+    assert ("skipped in CI" in process.stdout) == (ci != "" and reason != "full size only")

@@ -37,22 +37,22 @@ def path(tmp_path: Path) -> Path:
 
 def refuse(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """Opening this path fails from now on, as it does for another user; root may open anything."""
-    really = os.open
+    os_open = os.open
 
     def open(given: str | os.PathLike[str], *how: int) -> int:
         if str(given) == str(path):
             raise PermissionError(13, "Permission denied")
-        return really(given, *how)
+        return os_open(given, *how)
 
     monkeypatch.setattr(os, "open", open)
 
 
 def test_one_that_another_has_open_is_in_use(path: Path) -> None:
     """It is free again when that one is closed."""
-    held = DiskStore(path)
+    store = DiskStore(path)
     with pytest.raises(SpoolInUse, match="a file of its own"):
         DiskStore(path)
-    held.close()
+    store.close()
     DiskStore(path).close()
 
 
@@ -62,9 +62,9 @@ def test_a_file_of_another_user_is_not_permitted(
 ) -> None:
     """Which is not the same as in use: nobody may be there to hand over what waits in it."""
     refuse(monkeypatch, path if which == "file" else path.parent)
-    with pytest.raises(SpoolNotPermitted, match=r"Permission denied\): let this user") as caught:
+    with pytest.raises(SpoolNotPermitted, match=r"Permission denied\): let this user") as error:
         DiskStore(path)
-    assert not isinstance(caught.value, SpoolInUse)
+    assert not isinstance(error.value, SpoolInUse)
     monkeypatch.undo()
     DiskStore(path).close()  # nothing was left locked
 
@@ -72,9 +72,9 @@ def test_a_file_of_another_user_is_not_permitted(
 def test_other_trouble_is_neither(tmp_path: Path) -> None:
     """A folder that is not there, or stands where the file should be."""
     for place in (tmp_path / "missing" / "spool", tmp_path):
-        with pytest.raises(JournalUnavailable, match="check that its folder exists") as caught:
+        with pytest.raises(JournalUnavailable, match="check that its folder exists") as error:
             DiskStore(place)
-        assert type(caught.value) is JournalUnavailable
+        assert type(error.value) is JournalUnavailable
 
 
 def test_one_that_was_changed_is_damaged(path: Path) -> None:

@@ -80,20 +80,20 @@ def test_information_is_the_weighted_sum_a_loop_makes() -> None:
 def test_information_that_is_taken_away_is_gone() -> None:
     """Rows leave with the weights they came with."""
     rows, weights = _data(300, 2)
-    left = Information.of(rows, weights) - Information.of(rows[::-1], weights[::-1])
-    assert left.count == 0
-    assert np.abs(left.matrix).max() <= 1e-11
+    difference = Information.of(rows, weights) - Information.of(rows[::-1], weights[::-1])
+    assert difference.count == 0
+    assert np.abs(difference.matrix).max() <= 1e-11
 
 
 def test_information_adds_and_subtracts_as_a_whole() -> None:
     """Sums of parts are the sum of all, and their parts stay as they were."""
     a = Information.of([[1.0, 2.0]], [0.5])
     b = Information.of([[3.0, -1.0]], [2.0])
-    both = a + b
-    assert (both.count, both.matrix.tolist()) == (2, [[18.5, -5.0], [-5.0, 4.0]])
-    assert (both - b).matrix.tolist() == a.matrix.tolist() == [[0.5, 1.0], [1.0, 2.0]]
+    total = a + b
+    assert (total.count, total.matrix.tolist()) == (2, [[18.5, -5.0], [-5.0, 4.0]])
+    assert (total - b).matrix.tolist() == a.matrix.tolist() == [[0.5, 1.0], [1.0, 2.0]]
     zero = Information.zero(2)
-    assert (zero.count, (both + zero).matrix.tolist()) == (0, both.matrix.tolist())
+    assert (zero.count, (total + zero).matrix.tolist()) == (0, total.matrix.tolist())
 
 
 @pytest.mark.parametrize("dim", [1, 2])

@@ -58,10 +58,10 @@ def test_a_jump_is_held_and_told_once(world: World) -> None:
 
 def test_small_steps_are_believed(world: World) -> None:
     """As NTP makes them, up to the bound."""
-    most = MAX_JUMP // 1000
-    assert world.wait(0, jump=most) == START + most
+    largest_step = MAX_JUMP // 1000
+    assert world.wait(0, jump=largest_step) == START + largest_step
     with pytest.warns(ClockWarning):
-        assert world.wait(7, jump=most + 1) == START + most + 7
+        assert world.wait(7, jump=largest_step + 1) == START + largest_step + 7
 
 
 def test_back_and_forth_is_no_jump_ahead(world: World) -> None:
@@ -82,19 +82,19 @@ def test_momentary_clock_jump_delays_nothing(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows end when they should: what is decided afterwards is not stamped a month ahead."""
-    off, really = 0, time.time_ns
-    monkeypatch.setattr(system_clock, "_time_of_day", lambda: really() + 1000 * off)
+    offset, time_ns = 0, time.time_ns
+    monkeypatch.setattr(system_clock, "_time_of_day", lambda: time_ns() + 1000 * offset)
     window = timedelta(milliseconds=50)
     with Bandit(
         policy=DelayedUCB(2, Bernoulli()), rewards=DefaultAfter(window), journal=journal
     ) as bandit:
         bandit.decide(rows=np.eye(2))
-        off = 30 * DAY
+        offset = 30 * DAY
         with pytest.warns(ClockWarning, match="30 days"):
             bandit.decide(rows=np.eye(2))
-        off = 0
+        offset = 0
         bandit.decide(rows=np.eye(2))
-        assert journal.last_stamp(0) <= really() // 1000
+        assert journal.last_stamp(0) <= time_ns() // 1000
         time.sleep(0.06)
         assert bandit.settle() >= 1
         assert bandit.decision_counts["defaulted"] == 3
@@ -104,8 +104,8 @@ def test_no_event_is_lost_though_warnings_are_errors(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the first call is refused as a whole, and the next one is taken."""
-    really = time.time_ns
-    monkeypatch.setattr(system_clock, "_time_of_day", lambda: really() + 1000 * DAY)
+    time_ns = time.time_ns
+    monkeypatch.setattr(system_clock, "_time_of_day", lambda: time_ns() + 1000 * DAY)
     with journal, warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ClockWarning):

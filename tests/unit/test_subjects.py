@@ -94,8 +94,8 @@ def test_a_reward_after_the_window_is_unmatched() -> None:
     bandit, clock = opened()
     bandit.decide(rows=ROWS, subject="user-17")
     end = clock.now + HOUR
-    for n, at in enumerate((end, end + 1)):
-        bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id=f"order-{n}")
+    for n, moment in enumerate((end, end + 1)):
+        bandit.observe(subject="user-17", value=1.0, at=_moment(moment), event_id=f"order-{n}")
     bandit.observe(subject="nobody", value=1.0, event_id="order-9")
     counts = bandit.event_counts
     assert (counts["credited"], counts["unmatched"]) == (1, 2)
@@ -123,8 +123,8 @@ def test_show_and_export_have_the_rewards_of_a_subject(
         policy=DelayedUCB(2, Bernoulli()),
         rewards=Explicit("1h", reduce="sum"),
         journal=copied,
-    ) as again:
-        assert again.digest == digest
+    ) as reopened:
+        assert reopened.digest == digest
 
 
 def test_a_credited_decision_needs_no_facts_of_its_own() -> None:
@@ -150,10 +150,10 @@ def test_attribution_may_end_before_the_window() -> None:
         clock_skew="1h",
         seed=7,
     )
-    made = bandit.decide(rows=ROWS, subject="user-17").at_us
-    for n, after in enumerate((HOUR // 2, HOUR // 2 + 1)):
+    decided_at = bandit.decide(rows=ROWS, subject="user-17").at_us
+    for n, delay in enumerate((HOUR // 2, HOUR // 2 + 1)):
         bandit.observe(
-            subject="user-17", value=1.0, at=_moment(made + after), event_id=f"order-{n}"
+            subject="user-17", value=1.0, at=_moment(decided_at + delay), event_id=f"order-{n}"
         )
     assert (bandit.event_counts["credited"], bandit.event_counts["unmatched"]) == (1, 1)
 
@@ -168,7 +168,7 @@ def test_the_reward_of_a_voided_decision_goes_to_the_one_before() -> None:
     bandit.observe(subject="user-17", value=1.0, event_id="order-1")
     for expected in ("voided", "rewarded"), ("voided", "voided"):
         bandit.void(decisions[1 if expected[1] == "rewarded" else 0])
-        assert [bandit.entry(one).state for one in reversed(decisions)] == list(expected)
+        assert [bandit.entry(decision).state for decision in reversed(decisions)] == list(expected)
     assert bandit.event_counts["unmatched"] == 1
 
 
@@ -238,10 +238,10 @@ def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
         partition_of(key_of(bandit.decide(rows=ROWS, subject="user-17").id), 4) for _ in range(8)
     }
     assert partitions == {slot_of_subject("user-17") % 4}
-    home = slot_of_subject("user-17") % 4
+    partition = slot_of_subject("user-17") % 4
     names = [f"order-{n}" for n in range(20)]
     fitting, other = (
-        next(name for name in names if (partition_of(key_of(name), 4) == home) == fits)
+        next(name for name in names if (partition_of(key_of(name), 4) == partition) == fits)
         for fits in (True, False)
     )
     assert bandit.decide(rows=ROWS, id=fitting, subject="user-17").id == fitting
@@ -263,15 +263,23 @@ def test_the_context_can_name_the_subject() -> None:
     contexts = [{"visits": 0.5, "user_id": 17}, {"visits": 0.5}]
     named, unnamed = bandit.decide_many(contexts)
     assert bandit.observe(subject="17", value=1.0, event_id="order-1").status == "credited"
-    assert [bandit.entry(one).state for one in (named, unnamed)] == ["rewarded", "pending"]
+    assert [bandit.entry(decision).state for decision in (named, unnamed)] == [
+        "rewarded",
+        "pending",
+    ]
 
 
 def test_many_decisions_each_have_a_subject() -> None:
     """A list names them; nobody is None, and what is no text is refused with its place."""
     bandit, _ = opened()
-    _, second, nobody = bandit.decide_many(rows=[ROWS] * 3, subjects=["user-17", "user-18", None])
+    _, second, anonymous = bandit.decide_many(
+        rows=[ROWS] * 3, subjects=["user-17", "user-18", None]
+    )
     assert bandit.observe(subject="user-18", value=1.0, event_id="order-1").status == "credited"
-    assert [bandit.entry(one).state for one in (second, nobody)] == ["rewarded", "pending"]
+    assert [bandit.entry(decision).state for decision in (second, anonymous)] == [
+        "rewarded",
+        "pending",
+    ]
     with pytest.raises(
         InvalidInput,
         match=r"rows\[1\]: the subject must be text, such as decision\.id, or '17'; got 17",

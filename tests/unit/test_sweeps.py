@@ -51,29 +51,29 @@ def swept(path: Path, policy: Callable[[Environment], Policy], seeds: range) -> 
 def test_finished_runs_are_not_repeated(tmp_path: Path) -> None:
     """A longer sweep adds its own."""
     path = tmp_path / "runs.jsonl"
-    first = swept(path, ucb(0.95), range(2))
-    assert swept(path, ucb(0.95), range(3))[:2] == first
+    traces = swept(path, ucb(0.95), range(2))
+    assert swept(path, ucb(0.95), range(3))[:2] == traces
     assert len(path.read_text().splitlines()) == 3
 
 
 def test_changed_settings_under_the_same_name_run_again(tmp_path: Path) -> None:
     """Also where only what a function makes has changed."""
     path = tmp_path / "runs.jsonl"
-    first = swept(path, ucb(0.95), range(2))
-    assert swept(path, ucb(0.1), range(2)) != first
-    assert swept(path, ucb(0.95), range(2)) == first
+    traces = swept(path, ucb(0.95), range(2))
+    assert swept(path, ucb(0.1), range(2)) != traces
+    assert swept(path, ucb(0.95), range(2)) == traces
     assert len(path.read_text().splitlines()) == 4
 
 
 def test_changed_number_in_a_large_prior_runs_again(tmp_path: Path) -> None:
     """Though it does not show in the policy's repr."""
     path = tmp_path / "runs.jsonl"
-    found = []
+    texts = []
     for precision in (1.0, 100.0):
         prior = Prior(np.zeros(40), np.eye(40))
         prior.precision[20, 20] = precision
         policy = DelayedUCB(40, Bernoulli(), prior=prior)
-        found.append(repr(policy))
+        texts.append(repr(policy))
         simulate_many(
             {"ucb": policy},
             {"fixed": lambda seed: environments.fixed(seed, dim=40)},
@@ -84,13 +84,13 @@ def test_changed_number_in_a_large_prior_runs_again(tmp_path: Path) -> None:
             jobs=1,
             progress=False,
         )
-    assert found[0] == found[1]
+    assert texts[0] == texts[1]
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_a_sweep_says_what_a_missing_reward_means(tmp_path: Path) -> None:
     """As one run does; and runs of another meaning are not taken for its own."""
-    path, found = tmp_path / "runs.jsonl", []
+    path, regrets = tmp_path / "runs.jsonl", []
     delay = delays.Geometric(mean=20)
     for rewards in (None, ConversionsOnly("60s")):
         table = simulate_many(
@@ -100,8 +100,8 @@ def test_a_sweep_says_what_a_missing_reward_means(tmp_path: Path) -> None:
         world = environments.fixed(0)
         trace = simulate(ucb(0.95)(world), world, delay, horizon=60, seed=0, rewards=rewards)
         assert float(table["regret"].iloc[0]) == trace.regret[-1]
-        found.append(trace.regret[-1])
-    assert found[0] != found[1]
+        regrets.append(trace.regret[-1])
+    assert regrets[0] != regrets[1]
     assert len(path.read_text().splitlines()) == 2
 
 
@@ -116,6 +116,6 @@ def test_a_trace_is_a_frame_and_a_picture() -> None:
     assert list(frame["regret"]) == trace.regret.tolist()
     assert frame["delay"].isna().sum() == (trace.delay == delays.NEVER).sum() > 0
     assert set(frame["delay"].dropna()) == {3}
-    above, below = trace.plot().axes
-    assert above.lines[0].get_ydata().tolist() == trace.regret.tolist()
-    assert below.lines[0].get_ydata().tolist() == trace.pending.tolist()
+    regret_axes, pending_axes = trace.plot().axes
+    assert regret_axes.lines[0].get_ydata().tolist() == trace.regret.tolist()
+    assert pending_axes.lines[0].get_ydata().tolist() == trace.pending.tolist()

@@ -8,8 +8,8 @@ import pytest
 def test_the_contracts_name_the_extra_they_need(missing: str) -> None:
     """Where pytest or hypothesis is missing, the import error says what to install."""
     code = f"import sys; sys.modules[{missing!r}] = None; import belated.testing"
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60
     )
-    assert ran.returncode == 1
-    assert "belated.testing needs an extra: pip install 'belated[testing]'" in ran.stderr
+    assert process.returncode == 1
+    assert "belated.testing needs an extra: pip install 'belated[testing]'" in process.stderr

@@ -47,8 +47,8 @@ def test_the_papers_width_is_its_formula() -> None:
     """(σ̂/κ) √(d/2 log(1 + 2n/d) + log 1/δ) + √G, on a grid."""
     for n, G, d, delta, sigma, kappa in GRID:
         root = math.sqrt(d / 2 * math.log(1 + 2 * n / d) + math.log(1 / delta))
-        found = theory.width_paper(n, G, d, delta=delta, sigma=sigma, kappa=kappa)
-        assert found == pytest.approx(sigma / kappa * root + math.sqrt(G), rel=1e-12)
+        width = theory.width_paper(n, G, d, delta=delta, sigma=sigma, kappa=kappa)
+        assert width == pytest.approx(sigma / kappa * root + math.sqrt(G), rel=1e-12)
 
 
 def test_what_the_proof_gives_is_never_wider_than_the_paper() -> None:
@@ -74,9 +74,9 @@ def test_the_spectral_width_is_a_factor() -> None:
     """β ψ: with ψ = 1 the width without delay, and linear in ψ."""
     for n, _, d, delta, sigma, kappa in GRID:
         constants = {"delta": delta, "sigma": sigma, "kappa": kappa}
-        alone = theory.width_paper(n, 0, d, **constants)
-        assert theory.width_spectral(n, 1.0, d, **constants) == alone
-        assert theory.width_spectral(n, 1.3, d, **constants) == pytest.approx(1.3 * alone)
+        width = theory.width_paper(n, 0, d, **constants)
+        assert theory.width_spectral(n, 1.0, d, **constants) == width
+        assert theory.width_spectral(n, 1.3, d, **constants) == pytest.approx(1.3 * width)
 
 
 def test_the_spectral_width_bounds_what_is_observed() -> None:
@@ -157,14 +157,16 @@ def test_half_is_the_least_sub_gaussian_noise_of_a_coin() -> None:
 def test_the_rate_of_matrix_chernoff_is_at_half_the_mean() -> None:
     """.15343 = ½ + ½ log ½, the exponent -min over t of the bound at half the mean."""
     assert pytest.approx(0.15343, abs=5e-6) == CHERNOFF
-    least = minimize_scalar(lambda t: 0.5 * t + math.expm1(-t), bounds=(0.0, 5.0), method="bounded")
-    assert pytest.approx(-float(least.fun), abs=1e-9) == CHERNOFF
+    minimum = minimize_scalar(
+        lambda t: 0.5 * t + math.expm1(-t), bounds=(0.0, 5.0), method="bounded"
+    )
+    assert pytest.approx(-float(minimum.fun), abs=1e-9) == CHERNOFF
 
 
 def test_the_threshold_is_that_of_the_noise() -> None:
     """max(1, 16 σ̂² (d + log 1/δ)/κ²)."""
-    found = theory.threshold(10, delta=0.05, sigma=0.5, kappa=0.0177)
-    assert found == pytest.approx(16 * 0.25 * (10 + math.log(20)) / 0.0177**2)
+    threshold = theory.threshold(10, delta=0.05, sigma=0.5, kappa=0.0177)
+    assert threshold == pytest.approx(16 * 0.25 * (10 + math.log(20)) / 0.0177**2)
     assert theory.threshold(10, delta=0.05, sigma=0.01, kappa=1.0) == 1.0
 
 
@@ -193,9 +195,9 @@ def test_the_literal_warm_up_has_the_size_that_was_computed(
 
 def test_a_small_target_asks_for_the_spectrum_alone() -> None:
     """log(d/δ)/.15343 over λ_min(Σ), where twice the target is less."""
-    found = theory.warmup_chernoff(10, delta=0.05, target=1.0, least=0.02)
-    assert found == pytest.approx(math.log(10 / 0.05) / CHERNOFF / 0.02)
-    assert theory.warmup_chernoff(10, delta=0.05, target=1.0) == pytest.approx(found / 5)
+    rounds = theory.warmup_chernoff(10, delta=0.05, target=1.0, least=0.02)
+    assert rounds == pytest.approx(math.log(10 / 0.05) / CHERNOFF / 0.02)
+    assert theory.warmup_chernoff(10, delta=0.05, target=1.0) == pytest.approx(rounds / 5)
 
 
 @pytest.mark.parametrize(("dim", "target"), [(5, 1.0), (5, 10.0), (10, 10.0)])
@@ -207,15 +209,15 @@ def test_a_warm_up_of_that_length_is_long_enough(dim: int, target: float) -> Non
         rows = rng.normal(size=(count, dim))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         assert np.linalg.eigvalsh(rows.T @ rows)[0] >= target
-        few = rows[: count // 20]
-        assert np.linalg.eigvalsh(few.T @ few)[0] < target
+        first_rows = rows[: count // 20]
+        assert np.linalg.eigvalsh(first_rows.T @ first_rows)[0] < target
 
 
 def test_the_papers_warm_up_is_its_formula() -> None:
     """((C₁√d + C₂√log 1/δ)/λ)² + 2B/λ + G, and constants have no default."""
-    found = theory.warmup_paper(10, delta=0.05, target=3.0, missing=7.0, least=0.1, c1=2.0, c2=0.5)
+    rounds = theory.warmup_paper(10, delta=0.05, target=3.0, missing=7.0, least=0.1, c1=2.0, c2=0.5)
     first = (2.0 * math.sqrt(10) + 0.5 * math.sqrt(math.log(20))) / 0.1
-    assert found == pytest.approx(first**2 + 60.0 + 7.0)
+    assert rounds == pytest.approx(first**2 + 60.0 + 7.0)
     with pytest.raises(TypeError, match="c1"):
         theory.warmup_paper(10, delta=0.05, target=3.0, missing=7.0, least=0.1)  # type: ignore[call-arg]
 

@@ -187,10 +187,10 @@ def test_midnight_would_break_the_union() -> None:
 
 def test_delays_that_were_seen_have_bounds() -> None:
     """A sample is a delay: its own tail, mean and longest delay are used."""
-    seen = Geometric(mean=20).sample(2000, np.random.default_rng(1))
-    bounds = theory.bounds_for(Empirical(seen), horizon=3000)
+    delays = Geometric(mean=20).sample(2000, np.random.default_rng(1))
+    bounds = theory.bounds_for(Empirical(delays), horizon=3000)
     law = theory.bounds_for(Geometric(mean=20), horizon=3000)
-    assert bounds["bounded"].value == seen.max()
+    assert bounds["bounded"].value == delays.max()
     assert bounds["bennett"].value == pytest.approx(law["bennett"].value, rel=0.1)
     assert bounds["union"].value == pytest.approx(law["union"].value, rel=0.1)
 

@@ -65,12 +65,12 @@ def test_proposition_1_is_its_formula(
 ) -> None:
     """Equations (6) and (7), written out."""
     L, s, C3, T = math.log(1 / delta), sigma * math.sqrt(2 + q), 2 * sigma**2 + 1, 5000
-    found = theory.missing_prop1(mu, M, sigma, q, delta=delta)
-    assert found == pytest.approx(2 * (mu + M) + s * math.sqrt(2 * L) + 2 * s**2 * math.log(C3) + 1)
+    bound = theory.missing_prop1(mu, M, sigma, q, delta=delta)
+    assert bound == pytest.approx(2 * (mu + M) + s * math.sqrt(2 * L) + 2 * s**2 * math.log(C3) + 1)
     u = s * math.sqrt(2 * math.log(T))
     inner = 2 * L + 2 * math.log(C3) * u + 2 * math.log(C3)
-    found = theory.missing_prop1(mu, M, sigma, q, horizon=T, delta=delta)
-    assert found == pytest.approx(
+    bound = theory.missing_prop1(mu, M, sigma, q, horizon=T, delta=delta)
+    assert bound == pytest.approx(
         2 * (mu + M) + u + 2 * s**2 * math.log(C3) + s * math.sqrt(inner) + 1
     )
 
@@ -123,10 +123,10 @@ def test_hoeffding_is_its_formula_with_twice_the_variance() -> None:
     sigma, q, L, T = 3.0, 0.6, math.log(20), 1000
     first = max((2 * math.log(2) * 9) ** (1 / 1.6), (2 * 9 / 1.6) ** (1 / 0.6) + 1)
     s = math.sqrt(first / 4 + 9 * 1.6 / 0.6)
-    found = theory.missing_hoeffding(12, 1, sigma, q, delta=0.05)
-    assert found == pytest.approx(26 + s * math.sqrt(2 * L))
-    found = theory.missing_hoeffding(12, 1, sigma, q, horizon=T, delta=0.05)
-    assert found == pytest.approx(26 + s * math.sqrt(2 * L) + s * math.sqrt(2 * math.log(T)))
+    bound = theory.missing_hoeffding(12, 1, sigma, q, delta=0.05)
+    assert bound == pytest.approx(26 + s * math.sqrt(2 * L))
+    bound = theory.missing_hoeffding(12, 1, sigma, q, horizon=T, delta=0.05)
+    assert bound == pytest.approx(26 + s * math.sqrt(2 * L) + s * math.sqrt(2 * math.log(T)))
 
 
 def test_hoeffding_is_infinite_where_no_float_holds_it() -> None:
@@ -148,8 +148,8 @@ def test_the_bound_for_chains_is_its_formula() -> None:
     assert theory.missing_markov(20, 0.9, delta=0.05) == pytest.approx(
         20 + 50 * L + math.sqrt(2 * 19 * 20 * L)
     )
-    found = theory.missing_markov(20, 0.9, delta=0.05, conservative=True)
-    assert found == pytest.approx(20 + 50 * L + math.sqrt((50 * L) ** 2 + 2 * 19 * 20 * L))
+    bound = theory.missing_markov(20, 0.9, delta=0.05, conservative=True)
+    assert bound == pytest.approx(20 + 50 * L + math.sqrt((50 * L) ** 2 + 2 * 19 * 20 * L))
     for conservative in (False, True):
         assert theory.missing_markov(
             20, 0.9, horizon=500, delta=0.05, conservative=conservative
@@ -219,10 +219,10 @@ def test_a_maximum_grows_with_the_horizon(name: str, numbers: tuple[float, ...])
 def test_longer_and_wilder_delays_leave_more_missing(name: str) -> None:
     """The bounds for independent delays grow with μ, M and σ."""
     for mu, M, sigma in itertools.product([0.0, 10.0], [0.0, 3.0], [0.8, 6.0]):
-        least = one(name)(mu, M, sigma, 1.0, delta=0.05)
-        assert one(name)(mu + 1.0, M, sigma, 1.0, delta=0.05) == pytest.approx(least + 2.0)
-        assert one(name)(mu, M + 1.0, sigma, 1.0, delta=0.05) == pytest.approx(least + 2.0)
-        assert one(name)(mu, M, sigma + 1.0, 1.0, delta=0.05) > least
+        bound = one(name)(mu, M, sigma, 1.0, delta=0.05)
+        assert one(name)(mu + 1.0, M, sigma, 1.0, delta=0.05) == pytest.approx(bound + 2.0)
+        assert one(name)(mu, M + 1.0, sigma, 1.0, delta=0.05) == pytest.approx(bound + 2.0)
+        assert one(name)(mu, M, sigma + 1.0, 1.0, delta=0.05) > bound
 
 
 def test_slower_chains_leave_more_missing() -> None:

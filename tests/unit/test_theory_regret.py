@@ -52,13 +52,13 @@ def bayes(name: str) -> Callable[..., float]:
 
 def most_missing(name: str, p: Any, horizon: int, delta: float) -> float:
     """The bound on G*_T that a theorem is made from."""
-    both = {"horizon": horizon, "delta": delta}
+    arguments = {"horizon": horizon, "delta": delta}
     if name in ("independent", "iid"):
-        return theory.missing_prop1(p.mu, p.M, p.sigma, p.q, **both)  # type: ignore[arg-type]
+        return theory.missing_prop1(p.mu, p.M, p.sigma, p.q, **arguments)  # type: ignore[arg-type]
     if name == "markov":
-        return theory.missing_markov(p.mu, p.spectral, **both)  # type: ignore[arg-type]
+        return theory.missing_markov(p.mu, p.spectral, **arguments)  # type: ignore[arg-type]
     if name == "random":
-        return theory.missing_random(p.mu, p.sigma_r, p.q_r, **both)  # type: ignore[arg-type]
+        return theory.missing_random(p.mu, p.sigma_r, p.q_r, **arguments)  # type: ignore[arg-type]
     return theory.missing_bounded(p.bound)
 
 
@@ -90,9 +90,9 @@ def test_theorem_1_has_the_values_that_were_computed(
     target = theory.threshold(10, delta=DELTA, sigma=setting.sigma, kappa=setting.kappa)
     missing = theory.missing_prop1(law.mu, 0.0, law.sigma, 0.0, delta=DELTA)
     warmup = theory.warmup_chernoff(10, delta=DELTA, target=target, missing=missing)
-    found = theory.regret_theorem("independent", setting, law, warmup=warmup, delta=DELTA)
+    regret_bound = theory.regret_theorem("independent", setting, law, warmup=warmup, delta=DELTA)
     digits = 0.05 if per_round > 1 else 0.005
-    assert found / horizon == pytest.approx(per_round, abs=max(digits, 0.0015 * per_round))
+    assert regret_bound / horizon == pytest.approx(per_round, abs=max(digits, 0.0015 * per_round))
 
 
 def test_theorem_1_is_its_formula() -> None:
@@ -110,12 +110,12 @@ def test_theorem_1_is_its_formula() -> None:
         * root
         * (math.sqrt(sG) * inner**0.25 + math.sqrt(1 + 2 * sG**2 * math.log(C3)))
     )
-    found = theory.regret_theorem("independent", SETTING, law, warmup=WARMUP, delta=DELTA)
-    assert found == pytest.approx(expected)
+    bound = theory.regret_theorem("independent", SETTING, law, warmup=WARMUP, delta=DELTA)
+    assert bound == pytest.approx(expected)
     # Proposition 2.2 is the same without M.
-    apart = dataclasses.replace(law, M=0.0)
+    incomplete = dataclasses.replace(law, M=0.0)
     assert theory.regret_theorem("iid", SETTING, law, warmup=WARMUP, delta=DELTA) == pytest.approx(
-        theory.regret_theorem("independent", SETTING, apart, warmup=WARMUP, delta=DELTA)
+        theory.regret_theorem("independent", SETTING, incomplete, warmup=WARMUP, delta=DELTA)
     )
 
 
@@ -123,10 +123,10 @@ def test_proposition_2_is_its_formula() -> None:
     """Equation (18): the root of the longest delay, not the delay itself."""
     T, d = SETTING.horizon, SETTING.dim
     waiting = 2 * math.sqrt(999) * math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_theorem(
+    bound = theory.regret_theorem(
         "bounded", SETTING, Batched(1000).params(), warmup=WARMUP, delta=DELTA
     )
-    assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
+    assert bound == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
 def test_theorem_3_is_its_formula() -> None:
@@ -135,8 +135,8 @@ def test_theorem_3_is_its_formula() -> None:
     log, a1, a2 = math.log(T / DELTA), 3.0, 10.0
     roots = math.sqrt(20) + math.sqrt(a2 * log) + (2 * a1 * 20 * log) ** 0.25
     waiting = 2 * math.sqrt(2 * T * d * math.log(T / d)) * roots
-    found = theory.regret_theorem("markov", SETTING, THEOREMS["markov"], warmup=WARMUP, delta=DELTA)
-    assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
+    bound = theory.regret_theorem("markov", SETTING, THEOREMS["markov"], warmup=WARMUP, delta=DELTA)
+    assert bound == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
 def test_theorem_5_is_its_formula() -> None:
@@ -146,8 +146,8 @@ def test_theorem_5_is_its_formula() -> None:
     roots = math.sqrt(5) + math.sqrt(sG) * (2 * math.log(T)) ** 0.25
     roots += math.sqrt(sG) * (2 * math.log(C4 / DELTA)) ** 0.25
     waiting = 2 * math.sqrt(2 * T * d * math.log(T / d)) * roots
-    found = theory.regret_theorem("random", SETTING, law, warmup=WARMUP, delta=DELTA)
-    assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
+    bound = theory.regret_theorem("random", SETTING, law, warmup=WARMUP, delta=DELTA)
+    assert bound == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
 def test_theorem_2_is_its_formula() -> None:
@@ -160,11 +160,11 @@ def test_theorem_2_is_its_formula() -> None:
     roots = math.sqrt(19.0) + math.sqrt(sG) * (2 * log) ** 0.25
     roots += math.sqrt(2 * sG**2 * math.log(C3) + 2) + inner**0.25
     potential = math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bayes_theorem("independent", SETTING, law, warmup=WARMUP)
-    assert found == pytest.approx(WARMUP + 2 + 2 * 0.25 * (beta + roots) * potential)
-    apart = dataclasses.replace(law, M=0.0)
+    bound = theory.regret_bayes_theorem("independent", SETTING, law, warmup=WARMUP)
+    assert bound == pytest.approx(WARMUP + 2 + 2 * 0.25 * (beta + roots) * potential)
+    incomplete = dataclasses.replace(law, M=0.0)
     assert theory.regret_bayes_theorem("iid", SETTING, law, warmup=WARMUP) == pytest.approx(
-        theory.regret_bayes_theorem("independent", SETTING, apart, warmup=WARMUP)
+        theory.regret_bayes_theorem("independent", SETTING, incomplete, warmup=WARMUP)
     )
 
 
@@ -173,8 +173,8 @@ def test_corollary_2_is_its_formula() -> None:
     T, d = SETTING.horizon, SETTING.dim
     beta = 5.0 * math.sqrt(d / 2 * math.log(1 + 2 * T / d) + math.log(T))
     potential = math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bayes_theorem("bounded", SETTING, Batched(1000).params(), warmup=WARMUP)
-    assert found == pytest.approx(WARMUP + 2 + 0.5 * (beta + math.sqrt(999)) * potential)
+    bound = theory.regret_bayes_theorem("bounded", SETTING, Batched(1000).params(), warmup=WARMUP)
+    assert bound == pytest.approx(WARMUP + 2 + 0.5 * (beta + math.sqrt(999)) * potential)
 
 
 @pytest.mark.parametrize(("name", "law"), THEOREMS.items(), ids=THEOREMS)
@@ -182,10 +182,10 @@ def test_a_theorem_is_no_better_than_the_inequality_it_comes_from(
     name: str, law: Parameters
 ) -> None:
     """√(a + b) ≤ √a + √b, and as large where there is one term."""
-    most = most_missing(name, law, SETTING.horizon, DELTA)
-    master = theory.regret_ucb(SETTING, missing=most, warmup=WARMUP, delta=DELTA)
-    found = regret(name)(SETTING, law, warmup=WARMUP, delta=DELTA)
-    assert found == pytest.approx(master) if name == "bounded" else found > master
+    missing = most_missing(name, law, SETTING.horizon, DELTA)
+    master = theory.regret_ucb(SETTING, missing=missing, warmup=WARMUP, delta=DELTA)
+    bound = regret(name)(SETTING, law, warmup=WARMUP, delta=DELTA)
+    assert bound == pytest.approx(master) if name == "bounded" else bound > master
 
 
 @pytest.mark.parametrize(("name", "law"), THEOREMS.items(), ids=THEOREMS)
@@ -193,24 +193,24 @@ def test_a_bayesian_theorem_is_no_better_than_the_inequality_it_comes_from(
     name: str, law: Parameters
 ) -> None:
     """The same, at δ = 1/T and with one more missing on average unless delays are bounded."""
-    most = most_missing(name, law, SETTING.horizon, 1 / SETTING.horizon)
-    average = most if name == "bounded" else most + 1
+    missing = most_missing(name, law, SETTING.horizon, 1 / SETTING.horizon)
+    average = missing if name == "bounded" else missing + 1
     master = theory.regret_bayes(SETTING, missing=average, warmup=WARMUP)
-    found = bayes(name)(SETTING, law, warmup=WARMUP)
-    assert found == pytest.approx(master) if name == "bounded" else found > master
+    bound = bayes(name)(SETTING, law, warmup=WARMUP)
+    assert bound == pytest.approx(master) if name == "bounded" else bound > master
 
 
 @pytest.mark.parametrize(("horizon", "delta"), [(10**4, 0.2), (10**6, 0.05)])
 def test_the_last_step_of_the_proof_fails_with_one_feature(horizon: int, delta: float) -> None:
     """21.99 > 21.64 and 33.66 > 33.62: then the side before the step is the bound."""
-    one = theory.Setting(horizon=horizon, dim=1, sigma=1.0, kappa=1.0, max_slope=1.0)
-    found = theory.regret_ucb(one, missing=0, warmup=0, delta=delta) / math.sqrt(horizon)
+    setting = theory.Setting(horizon=horizon, dim=1, sigma=1.0, kappa=1.0, max_slope=1.0)
+    bound = theory.regret_ucb(setting, missing=0, warmup=0, delta=delta) / math.sqrt(horizon)
     stated = 2 * math.log(horizon / delta)
     root = math.sqrt(0.5 * math.log(1 + 2 * horizon) + math.log(1 / delta))
     before = 2 * root * math.sqrt(2 * math.log(horizon))
-    known = {0.2: (21.99, 21.64), 0.05: (33.66, 33.62)}[delta]
-    assert (before, stated) == pytest.approx(known, abs=0.006)
-    assert found == pytest.approx(before)
+    expected = {0.2: (21.99, 21.64), 0.05: (33.66, 33.62)}[delta]
+    assert (before, stated) == pytest.approx(expected, abs=0.006)
+    assert bound == pytest.approx(before)
 
 
 def test_the_last_step_of_the_proof_holds_with_more_features() -> None:
@@ -218,43 +218,49 @@ def test_the_last_step_of_the_proof_holds_with_more_features() -> None:
     for d, T in itertools.product([2, 5, 10, 50], [10**3, 10**4, 10**6, 10**8]):
         for delta in (0.5, 0.2, 0.05, 1 / T):
             s = theory.Setting(horizon=T, dim=d, sigma=1.0, kappa=1.0, max_slope=1.0)
-            found = theory.regret_ucb(s, missing=0, warmup=0, delta=delta)
-            assert found == pytest.approx(learning(s, delta), rel=1e-12)
+            bound = theory.regret_ucb(s, missing=0, warmup=0, delta=delta)
+            assert bound == pytest.approx(learning(s, delta), rel=1e-12)
 
 
 def test_the_average_is_that_at_one_in_t_and_five() -> None:
     """Five events fail with 1/T each, and then all is lost."""
-    certain = theory.regret_ucb(SETTING, missing=50, warmup=WARMUP, delta=1 / SETTING.horizon)
-    found = theory.regret_expected(SETTING, missing=50, warmup=WARMUP)
-    assert found == pytest.approx(certain + 5)
-    wide = dataclasses.replace(SETTING, span=3.0)
-    certain = theory.regret_ucb(wide, missing=50, warmup=WARMUP, delta=1 / SETTING.horizon)
-    assert theory.regret_expected(wide, missing=50, warmup=WARMUP) == pytest.approx(certain + 15)
+    regret_of_ucb = theory.regret_ucb(SETTING, missing=50, warmup=WARMUP, delta=1 / SETTING.horizon)
+    expected = theory.regret_expected(SETTING, missing=50, warmup=WARMUP)
+    assert expected == pytest.approx(regret_of_ucb + 5)
+    wide_setting = dataclasses.replace(SETTING, span=3.0)
+    regret_of_ucb = theory.regret_ucb(
+        wide_setting, missing=50, warmup=WARMUP, delta=1 / SETTING.horizon
+    )
+    assert theory.regret_expected(wide_setting, missing=50, warmup=WARMUP) == pytest.approx(
+        regret_of_ucb + 15
+    )
 
 
 def test_a_round_of_the_warm_up_costs_what_a_round_can_cost() -> None:
     """The paper's rewards are in [0, 1]; for others the span counts."""
     for span in (1.0, 3.0):
         setting = dataclasses.replace(SETTING, span=span)
-        without, with_it = (
+        shorter, longer = (
             theory.regret_ucb(setting, missing=50, warmup=warmup, delta=DELTA)
             for warmup in (0, 100)
         )
-        assert with_it - without == pytest.approx(100 * span)
-        without, with_it = (
+        assert longer - shorter == pytest.approx(100 * span)
+        shorter, longer = (
             theory.regret_bayes(setting, missing=50, warmup=warmup) for warmup in (0, 100)
         )
-        assert with_it - without == pytest.approx(100 * span)
+        assert longer - shorter == pytest.approx(100 * span)
 
 
 def test_regret_grows_with_what_is_missing_and_as_it_may_fail_less_often() -> None:
     """And slower than the horizon: the bound per round falls."""
-    by_missing = [
+    growing_missing = [
         theory.regret_ucb(SETTING, missing=m, warmup=0, delta=DELTA) for m in (0, 1, 100, 10**6)
     ]
-    by_delta = [theory.regret_ucb(SETTING, missing=9, warmup=0, delta=d) for d in (0.5, 0.05, 1e-6)]
-    assert by_missing == sorted(by_missing)
-    assert by_delta == sorted(by_delta)
+    falling_delta = [
+        theory.regret_ucb(SETTING, missing=9, warmup=0, delta=d) for d in (0.5, 0.05, 1e-6)
+    ]
+    assert growing_missing == sorted(growing_missing)
+    assert falling_delta == sorted(falling_delta)
     settings = [dataclasses.replace(SETTING, horizon=10**k) for k in (3, 5, 7, 9)]
     per_round = [
         theory.regret_ucb(s, missing=9, warmup=0, delta=DELTA) / s.horizon for s in settings
@@ -276,10 +282,10 @@ def test_a_theorem_that_does_not_apply_says_what_to_take(
     name: str, law: Parameters, lacking: str
 ) -> None:
     """It names the number that is not there."""
-    said = rf"^{lacking} of the delay is None: .*regret_ucb with bounds_for"
-    with pytest.raises(InvalidInput, match=said):
+    message = rf"^{lacking} of the delay is None: .*regret_ucb with bounds_for"
+    with pytest.raises(InvalidInput, match=message):
         regret(name)(SETTING, law, warmup=WARMUP, delta=DELTA)
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         bayes(name)(SETTING, law, warmup=WARMUP)
 
 

@@ -92,10 +92,10 @@ def test_bennett_has_the_limits_of_small_means() -> None:
 @pytest.mark.parametrize("delta", DELTAS)
 def test_no_bound_fails_more_often_than_it_may(law: Law, delta: float) -> None:
     """The exact probability that more are missing is at most δ, for independent delays."""
-    beyond = chances(law.tail(np.arange(1.0, ROUNDS)))
+    tail_chances = chances(law.tail(np.arange(1.0, ROUNDS)))
 
     def failing(bound: float) -> float:
-        return float(beyond[min(math.floor(bound), ROUNDS - 1)])
+        return float(tail_chances[min(math.floor(bound), ROUNDS - 1)])
 
     mean = float(expected_missing(law, ROUNDS))
     # The sum of 400 roundings is far below 1e-13.
@@ -116,8 +116,8 @@ def test_stopping_times_are_never_worse_than_the_union(law: Law, delta: float) -
 def test_the_union_over_delays_is_never_worse_than_the_union_over_rounds(law: Law) -> None:
     """A late reward is counted once, not in every round in which it is missing."""
     for delta in DELTAS:
-        apart = theory.missing_union(law.tail, ROUNDS, delta=delta / ROUNDS)
-        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) <= apart
+        separate = theory.missing_union(law.tail, ROUNDS, delta=delta / ROUNDS)
+        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) <= separate
 
 
 @pytest.mark.parametrize("law", LAWS, ids=shown)
@@ -125,12 +125,12 @@ def test_a_maximum_is_no_less_than_a_bound_of_one_round(law: Law) -> None:
     """For all three, and for every δ."""
     mean = float(expected_missing(law, ROUNDS))
     for delta in DELTAS:
-        one = theory.missing_bennett(mean, delta=delta)
-        assert theory.missing_bennett(mean, horizon=ROUNDS, delta=delta) >= one
-        one = theory.missing_stopping(law.tail, ROUNDS, delta=delta)
-        assert theory.missing_stopping(law.tail, ROUNDS, delta=delta, together=True) >= one
-        one = theory.missing_union(law.tail, ROUNDS, delta=delta)
-        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) >= one
+        bound = theory.missing_bennett(mean, delta=delta)
+        assert theory.missing_bennett(mean, horizon=ROUNDS, delta=delta) >= bound
+        bound = theory.missing_stopping(law.tail, ROUNDS, delta=delta)
+        assert theory.missing_stopping(law.tail, ROUNDS, delta=delta, together=True) >= bound
+        bound = theory.missing_union(law.tail, ROUNDS, delta=delta)
+        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) >= bound
 
 
 @pytest.mark.parametrize("law", LAWS, ids=shown)
@@ -161,8 +161,8 @@ def test_the_union_is_as_it_was_derived() -> None:
     k = math.ceil(math.log(delta / (mean + 1)) / math.log(r)) - 1
     assert theory.missing_union(Geometric(mean=mean).tail, 5000, delta=delta) == k == 123
     # and all of T - 1 - k delays exceed k with P(D ≥ k + 1) = r^(k+1) each
-    most = theory.missing_union(Geometric(mean=mean).tail, 3000, delta=delta, together=True)
-    assert (2999 - most) * r ** (most + 1) <= delta < (3000 - most) * r**most
+    bound = theory.missing_union(Geometric(mean=mean).tail, 3000, delta=delta, together=True)
+    assert (2999 - bound) * r ** (bound + 1) <= delta < (3000 - bound) * r**bound
 
 
 def test_the_stopping_times_are_as_they_were_derived() -> None:

@@ -34,42 +34,46 @@ def seen_by(
     """Return the conversions and the other decisions, made evenly since 0."""
     rng = np.random.default_rng(seed)
     age, delay = now * rng.random(count), truncated(rate, count, rng)
-    here = (delay <= age) & (rng.random(count) < share)
-    seen = Conversions(delay[here], np.zeros(int(here.sum())), np.minimum(age[here], 1.0))
-    return seen, age_counts(age[~here])
+    is_observed = (delay <= age) & (rng.random(count) < share)
+    conversions = Conversions(
+        delay[is_observed], np.zeros(int(is_observed.sum())), np.minimum(age[is_observed], 1.0)
+    )
+    return conversions, age_counts(age[~is_observed])
 
 
 def test_the_law_is_the_mean_over_all_rates_and_shares() -> None:
     """It equals a numerical integral of the likelihood."""
-    seen, silent = seen_by(0.1, 30.0, 60, 1)
-    law = fitted_law(seen, silent, tick=1e-6, shrinkage=1e15)
+    conversions, silent = seen_by(0.1, 30.0, 60, 1)
+    law = fitted_law(conversions, silent, tick=1e-6, shrinkage=1e15)
     ages = np.array([0.01, 0.03, 0.1, 0.3])
     total, mean = 0.0, np.zeros(4)
     odds = np.linspace(-12.0, 8.0, 400)
     p = 1.0 / (1.0 + np.exp(-odds))
     for eta in np.linspace(math.log(SLOWEST), math.log(1e6), 600):
-        one = ConversionLaw.exponential(math.exp(eta))
-        used = np.flatnonzero(silent)
-        value = len(seen.after) * (eta - math.log(-math.expm1(-math.exp(eta))))
-        value -= math.exp(eta) * seen.after.sum()
-        each = (len(seen.after) + 0.05) * np.log(p) + 0.5 * np.log1p(-p)
-        each += np.log1p(-np.outer(p, one.shares[used])) @ silent[used]
-        weight = float((np.exp(value + each + 20.0) / p).sum())  # errors are relative
-        total, mean = total + weight, mean + weight * one.at(ages)
+        exponential = ConversionLaw.exponential(math.exp(eta))
+        silent_ages = np.flatnonzero(silent)
+        value = len(conversions.after) * (eta - math.log(-math.expm1(-math.exp(eta))))
+        value -= math.exp(eta) * conversions.after.sum()
+        log_likelihood = (len(conversions.after) + 0.05) * np.log(p) + 0.5 * np.log1p(-p)
+        log_likelihood += (
+            np.log1p(-np.outer(p, exponential.shares[silent_ages])) @ silent[silent_ages]
+        )
+        weight = float((np.exp(value + log_likelihood + 20.0) / p).sum())  # errors are relative
+        total, mean = total + weight, mean + weight * exponential.at(ages)
     np.testing.assert_allclose(law.at(ages), mean / total, atol=0.02)
     assert (law.deviation(ages[:3]) > 0.02).all()
 
 
 def test_reverse_hazards_by_their_definition() -> None:
     """Each cell is counted conversion by conversion."""
-    seen, silent = seen_by(1.4, 4.0, 300, 2)
-    law = fitted_law(seen, silent, shrinkage=30.0)
-    base = fitted_law(seen, silent, shrinkage=1e15).shares
+    conversions, silent = seen_by(1.4, 4.0, 300, 2)
+    law = fitted_law(conversions, silent, shrinkage=30.0)
+    base = fitted_law(conversions, silent, shrinkage=1e15).shares
     expected = np.ones(len(EDGES))
     for j in range(len(EDGES) - 1, 0, -1):
-        old = seen.age >= EDGES[j] - 1e-12
-        by = old & (seen.after <= EDGES[j])
-        within = by & (seen.after > EDGES[j - 1])
+        old = conversions.age >= EDGES[j] - 1e-12
+        by = old & (conversions.after <= EDGES[j])
+        within = by & (conversions.after > EDGES[j - 1])
         prior = 30.0 * (base[j] - base[j - 1]) / base[j]
         reverse = (within.sum() + prior) / (by.sum() + 30.0)
         expected[j - 1] = expected[j] * (1.0 - reverse)
@@ -90,22 +94,22 @@ def test_the_law_is_found_before_a_window_has_ended(now: float, scale: float) ->
 def test_conversions_at_once_are_fast_and_rare() -> None:
     """Three at age 0 among thirty older decisions: no more are expected."""
     week = 7 * 86_400e6
-    seen = Conversions(np.full(3, 100.0) / week, np.zeros(3), np.full(3, 20e6) / week)
-    law = fitted_law(seen, age_counts(np.arange(1.0, 31.0) * 1e6 / week), tick=1.0 / week)
+    conversions = Conversions(np.full(3, 100.0) / week, np.zeros(3), np.full(3, 20e6) / week)
+    law = fitted_law(conversions, age_counts(np.arange(1.0, 31.0) * 1e6 / week), tick=1.0 / week)
     assert law.at(np.array([1e6 / week]))[0] > 0.95
 
 
 def test_theta_is_bounded_however_early_conversions_come() -> None:
     """Early conversions count no more than known outcomes."""
     rows, y = np.ones((3, 1), np.float32), np.ones(3)
-    known = []
+    thetas = []
     for age in (0.004, 2.0):
         data = AgedDecisions((1,), [DecidedRows(rows, y, np.full(3, age))], Conversions.none())
         law = ConversionLaw.exponential(3.0)
-        found = _fitted(data, [law.at(np.full(3, age))], Bernoulli(), Prior.ridge(1), None, True)
-        assert found.converged
-        known.append(found.theta[0])
-    assert known[0] == pytest.approx(known[1], abs=1e-6)
+        fit = _fitted(data, [law.at(np.full(3, age))], Bernoulli(), Prior.ridge(1), None, True)
+        assert fit.converged
+        thetas.append(fit.theta[0])
+    assert thetas[0] == pytest.approx(thetas[1], abs=1e-6)
 
 
 def test_a_law_that_is_not_exponential() -> None:
@@ -120,8 +124,8 @@ def test_a_law_that_is_not_exponential() -> None:
 
 def test_without_conversions_it_is_the_prior() -> None:
     """There are no observations."""
-    none = Conversions(np.empty(0), np.empty(0), np.empty(0))
-    law = fitted_law(none, tick=1e-8)
+    conversions = Conversions(np.empty(0), np.empty(0), np.empty(0))
+    law = fitted_law(conversions, tick=1e-8)
     ages = np.array([1e-6, 1e-4, 1e-2])
     np.testing.assert_allclose(law.at(ages), [0.23, 0.47, 0.71], atol=0.05)  # uniform in log rate
 
@@ -159,11 +163,13 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, 
     converts = rng.random(n) < chance
     value = np.ones(n) if isinstance(family, Bernoulli) else rng.choice([10.0, 30.0], n)
     age, delay = 1.5 * rng.random(n), truncated(3.0, n, rng)
-    here = converts & (delay <= age)
+    is_observed = converts & (delay <= age)
     held = np.minimum(age, 1.0)
-    seen = Conversions(delay[here], np.zeros(int(here.sum())), held[here])
-    part = DecidedRows(rows, np.where(here, value, 0.0), age)
-    return AgedDecisions((3,), [part], seen), theta
+    conversions = Conversions(
+        delay[is_observed], np.zeros(int(is_observed.sum())), held[is_observed]
+    )
+    part = DecidedRows(rows, np.where(is_observed, value, 0.0), age)
+    return AgedDecisions((3,), [part], conversions), theta
 
 
 def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Vector]:
@@ -182,25 +188,25 @@ def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Vector]:
 def test_theta_and_its_covariance_by_their_formulas() -> None:
     """The score is zero; the covariance includes the uncertainty of F."""
     data, _ = shop(Bernoulli())
-    found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
-    share = found.law.at(data.parts[0].age)
+    estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
+    share = estimate.law.at(data.parts[0].age)
     theta, bread, weighted = solved(data, share)
-    np.testing.assert_allclose(found.theta, theta, atol=1e-7)
+    np.testing.assert_allclose(estimate.theta, theta, atol=1e-7)
     inverse = np.linalg.inv(bread)
-    moved = (weighted * found.law.deviation(data.parts[0].age)) @ data.parts[0].rows
+    moved = (weighted * estimate.law.deviation(data.parts[0].age)) @ data.parts[0].rows
     direction = inverse @ moved
     expected = inverse + np.outer(direction, direction)
-    np.testing.assert_allclose(found.covariance, expected, rtol=1e-3)
-    assert found.converged
-    assert found.effective_n == pytest.approx(float(share.sum()))
-    assert found.n == int(((data.parts[0].y > 0) | (data.parts[0].age >= 1.0)).sum())
+    np.testing.assert_allclose(estimate.covariance, expected, rtol=1e-3)
+    assert estimate.converged
+    assert estimate.effective_n == pytest.approx(float(share.sum()))
+    assert estimate.n == int(((data.parts[0].y > 0) | (data.parts[0].age >= 1.0)).sum())
 
 
 def test_silence_is_not_a_no() -> None:
     """Counting missing rewards as 0 biases predictions; weighting by age does not."""
     data, theta = shop(Bernoulli(), n=20_000)
-    found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
-    np.testing.assert_allclose(found.theta, theta, atol=0.12)
+    estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
+    np.testing.assert_allclose(estimate.theta, theta, atol=0.12)
     naive, *_ = solved(data, np.ones(20_000))
     assert naive[0] < theta[0] - 0.2
 
@@ -209,12 +215,12 @@ def test_silence_is_not_a_no() -> None:
 def test_conversions_with_values(family: Family) -> None:
     """The mean is over all decisions, with conversions worth 20 on average."""
     data, theta = shop(family, n=20_000)
-    found = Thinned().fit(data, family=family, prior=Prior.ridge(3))
+    estimate = Thinned().fit(data, family=family, prior=Prior.ridge(3))
     rows = data.parts[0].rows.astype(np.float64)
     worth = 20.0 / (1.0 + np.exp(-rows @ theta))
-    predicted = family.mean(rows @ found.theta)
+    predicted = family.mean(rows @ estimate.theta)
     assert predicted.mean() == pytest.approx(worth.mean(), rel=0.06)
-    assert np.isfinite(found.covariance).all()
+    assert np.isfinite(estimate.covariance).all()
 
 
 def test_values_in_another_unit() -> None:
@@ -223,11 +229,12 @@ def test_values_in_another_unit() -> None:
     cents = AgedDecisions(
         (3,), [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions
     )
-    one, other = (
-        Thinned().fit(each, family=Gaussian(), prior=Prior.ridge(3)) for each in (data, cents)
+    original, scaled = (
+        Thinned().fit(decisions, family=Gaussian(), prior=Prior.ridge(3))
+        for decisions in (data, cents)
     )
-    np.testing.assert_allclose(100.0 * one.theta, other.theta, rtol=1e-6)
-    np.testing.assert_allclose(1e4 * one.covariance, other.covariance, rtol=1e-5)
+    np.testing.assert_allclose(100.0 * original.theta, scaled.theta, rtol=1e-6)
+    np.testing.assert_allclose(1e4 * original.covariance, scaled.covariance, rtol=1e-5)
     spread = Thinned().fit(data, family=Poisson(), prior=Prior.ridge(3)).dispersion
     assert 20.0 < spread < 30.0
 

@@ -68,11 +68,11 @@ def test_a_fit_throws_the_pool_away() -> None:
 def test_two_policies_that_read_one_model_keep_apart_what_they_derive() -> None:
     """Each has a pool with draws of its own scale and number."""
     model = busy(DelayedThompson(3, B)).model
-    few, many = DelayedThompson(3, B, draws=4), DelayedThompson(3, B, draws=256)
-    few.choose(model, np.eye(3), rng())
-    many.choose(model, np.eye(3), rng())
-    assert few.pool(model, 3, rng()).shape[2] == 4
-    assert many.pool(model, 3, rng()).shape[2] == 256
+    small, large = DelayedThompson(3, B, draws=4), DelayedThompson(3, B, draws=256)
+    small.choose(model, np.eye(3), rng())
+    large.choose(model, np.eye(3), rng())
+    assert small.pool(model, 3, rng()).shape[2] == 4
+    assert large.pool(model, 3, rng()).shape[2] == 256
 
 
 def test_a_choice_is_that_of_the_current_theta() -> None:
@@ -148,9 +148,9 @@ def test_thompson_likes_what_is_uncertain() -> None:
     model = Model(Prior.normal([1.0, 0.0], np.diag([1e12, 1.0])), Gaussian(1.0))
     gap = float(-ndtri(0.2))
     rows = np.array([[gap, 0.0], [0.0, 1.0]])
-    found = {}
+    propensities = {}
     source = rng()
     for _ in range(50):
         choice = policy.choose(model, rows, source)
-        found[choice.index] = choice.propensity
-    assert found[1] == pytest.approx(0.2, abs=0.02)
+        propensities[choice.index] = choice.propensity
+    assert propensities[1] == pytest.approx(0.2, abs=0.02)

@@ -65,9 +65,9 @@ class Recorded:
 @every_law
 def test_observed_and_pending_are_all_decisions(law: DelayProcess) -> None:
     """n_t + G_t = t - 1 in every round, n_t the rewards with s + D_s ≤ t - 1."""
-    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 300)
-    assert len(seen) == 300
-    for t, state in enumerate(seen, start=1):
+    trace, states = run(DelayedUCB(3, Bernoulli()), law, 300)
+    assert len(states) == 300
+    for t, state in enumerate(states, start=1):
         assert state.n + state.pending == t - 1
         assert state.n == arrived_by(trace.delay, t).sum()
         assert trace.pending[t - 1] == state.pending
@@ -76,9 +76,9 @@ def test_observed_and_pending_are_all_decisions(law: DelayProcess) -> None:
 @pytest.mark.parametrize("make", [BlindUCB, BlindThompson, DelayedThompson, Uniform])
 def test_every_policy_counts_alike(make: type[Policy]) -> None:
     """n_t + G_t = t - 1 whether or not pending decisions count as explored."""
-    trace, seen = run(make(3, Bernoulli()), delays.Geometric(mean=10), 200)
-    assert [state.n + state.pending for state in seen] == list(range(200))
-    assert [state.pending for state in seen] == trace.pending.tolist()
+    trace, states = run(make(3, Bernoulli()), delays.Geometric(mean=10), 200)
+    assert [state.n + state.pending for state in states] == list(range(200))
+    assert [state.pending for state in states] == trace.pending.tolist()
     assert trace.pending.max() > 5
 
 
@@ -95,11 +95,11 @@ def test_pending_grows_by_one_less_the_arrivals(law: DelayProcess) -> None:
 @every_law
 def test_the_information_of_all_is_that_of_observed_and_pending(law: DelayProcess) -> None:
     """V = W + P in every round, from the rows chosen and the delays; Gaussian weights are 1."""
-    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
-    rows = [state.x for state in seen]
-    for t, state in enumerate(seen, start=1):
-        there = arrived_by(trace.delay, t)
-        W, P = gram(rows, there), gram(rows, ~there)
+    trace, states = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
+    rows = [state.x for state in states]
+    for t, state in enumerate(states, start=1):
+        arrived = arrived_by(trace.delay, t)
+        W, P = gram(rows, arrived), gram(rows, ~arrived)
         np.testing.assert_allclose(state.observed, np.eye(3) + W, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.decided, np.eye(3) + W + P, rtol=1e-9, atol=1e-9)
 
@@ -122,11 +122,11 @@ def test_at_midnight_everything_has_arrived(period: int) -> None:
 @every_law
 def test_a_reward_is_used_from_the_round_after_it_came(law: DelayProcess) -> None:
     """Θ̂ of round t is the exact posterior mean of the rounds with s + D_s ≤ t - 1, and no other."""
-    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
-    rows = np.array([state.x for state in seen])
-    for t, state in enumerate(seen, start=1):
-        there = arrived_by(trace.delay, t)
-        X, y = rows[: t - 1][there], trace.rewards[: t - 1][there]
+    trace, states = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
+    rows = np.array([state.x for state in states])
+    for t, state in enumerate(states, start=1):
+        arrived = arrived_by(trace.delay, t)
+        X, y = rows[: t - 1][arrived], trace.rewards[: t - 1][arrived]
         exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
         np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
 
@@ -134,43 +134,43 @@ def test_a_reward_is_used_from_the_round_after_it_came(law: DelayProcess) -> Non
 @pytest.mark.parametrize("c", [0, 1, 6])
 def test_the_first_reward_is_first_used_in_round_c_plus_two(c: int) -> None:
     """With delay c the reward of round 1 moves θ̂ first before the choice of round 1 + c + 1."""
-    _, seen = run(DelayedUCB(3, Bernoulli()), delays.Constant(c), 20)
-    moved = [t for t, state in enumerate(seen, start=1) if np.any(state.theta != 0.0)]
-    assert moved[0] == 1 + c + 1
+    _, states = run(DelayedUCB(3, Bernoulli()), delays.Constant(c), 20)
+    rounds = [t for t, state in enumerate(states, start=1) if np.any(state.theta != 0.0)]
+    assert rounds[0] == 1 + c + 1
 
 
 def test_what_never_comes_never_arrives() -> None:
     """Lost rewards stay pending to the end and are in no estimate."""
     law = delays.Mixture(never=0.5, base=delays.Constant(0))
-    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 200)
+    trace, states = run(DelayedUCB(3, Bernoulli()), law, 200)
     lost = trace.delay == NEVER
     assert 60 < lost.sum() < 140
     assert trace.pending.tolist() == [int(lost[:t].sum()) for t in range(200)]
-    assert trace.learner.estimate.n == seen[-1].n == int((~lost[:-1]).sum())
+    assert trace.learner.estimate.n == states[-1].n == int((~lost[:-1]).sum())
 
 
 def test_nothing_is_learned_where_no_reward_comes() -> None:
     """With NEVER in every round θ̂ stays at the prior and everything is pending."""
-    trace, seen = run(DelayedUCB(3, Bernoulli()), delays.Constant(NEVER), 100)
+    trace, states = run(DelayedUCB(3, Bernoulli()), delays.Constant(NEVER), 100)
     assert trace.pending.tolist() == list(range(100))
-    assert all((state.theta == 0.0).all() and state.n == 0 for state in seen)
+    assert all((state.theta == 0.0).all() and state.n == 0 for state in states)
 
 
 def test_delays_may_depend_on_the_reward() -> None:
     """RewardDependent: D = 7 exactly where the reward is 1, and G_t follows."""
     law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(7))
-    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 200)
+    trace, states = run(DelayedUCB(3, Bernoulli()), law, 200)
     assert trace.delay.tolist() == [7 if y else 0 for y in trace.rewards]
     assert 0.0 < trace.rewards.mean() < 1.0
-    for t, state in enumerate(seen, start=1):
+    for t, state in enumerate(states, start=1):
         assert state.n == arrived_by(trace.delay, t).sum()
 
 
 def test_delays_may_depend_on_the_row() -> None:
     """ContextDependent: the delay is that of the chosen row, slow where its first number is > 0."""
     law = delays.ContextDependent(lambda x: 1e-6 if x[0] > 0 else 1e6)
-    trace, seen = run(Uniform(3, Bernoulli()), law, 200)
-    slow = np.array([state.x[0] > 0 for state in seen])
+    trace, states = run(Uniform(3, Bernoulli()), law, 200)
+    slow = np.array([state.x[0] > 0 for state in states])
     assert 50 < slow.sum() < 150
     assert (trace.delay[~slow] == 1).all()
     assert (trace.delay[slow] > 200).all()
@@ -197,10 +197,10 @@ def columns(trace: Trace) -> list[list[float]]:
 def test_the_same_seed_gives_the_same_trace(policy: Policy) -> None:
     """Two runs agree in every number, and a third with another seed does not."""
     law = delays.Geometric(mean=20)
-    first, again, other = (
+    first, repeated, other = (
         columns(simulate(policy, world(), law, horizon=150, seed=seed)) for seed in (4, 4, 5)
     )
-    assert first == again
+    assert first == repeated
     assert all(a != b for a, b in zip(first[:5], other[:5], strict=True))
 
 
@@ -208,15 +208,15 @@ def test_the_same_seed_gives_the_same_trace(policy: Policy) -> None:
 def test_two_policies_meet_the_same_contexts_luck_and_delays(policy: Policy) -> None:
     """With one seed all rows, all uniform numbers and all delays agree, the choices do not."""
     law = delays.Geometric(mean=20)
-    meet: list[tuple[Recorded, Trace]] = []
-    for each in (PLAIN, policy):
+    runs: list[tuple[Recorded, Trace]] = []
+    for candidate in (PLAIN, policy):
         recorded = Recorded(world())
-        meet.append((recorded, simulate(each, recorded, law, horizon=400, seed=9)))
-    (first, one), (second, two) = meet
-    assert one.actions.tolist() != two.actions.tolist()
+        runs.append((recorded, simulate(candidate, recorded, law, horizon=400, seed=9)))
+    (first, first_trace), (second, second_trace) = runs
+    assert first_trace.actions.tolist() != second_trace.actions.tolist()
     assert all((a == b).all() for a, b in zip(first.rows, second.rows, strict=True))
     assert first.luck == second.luck
-    assert one.delay.tolist() == two.delay.tolist()
+    assert first_trace.delay.tolist() == second_trace.delay.tolist()
 
 
 def test_luck_delays_and_draws_are_not_the_same_stream() -> None:
@@ -248,9 +248,9 @@ def test_regret_is_of_means() -> None:
 def test_an_environment_of_different_width_is_refused() -> None:
     """The error names both widths, and carries the policy."""
     policy = DelayedUCB(4, Bernoulli())
-    with pytest.raises(InvalidInput, match=r"policy.dim is 4, but rows have 3 numbers") as caught:
+    with pytest.raises(InvalidInput, match=r"policy.dim is 4, but rows have 3 numbers") as error:
         simulate(policy, world(), delays.Constant(0), horizon=10)
-    assert caught.value.value is policy
+    assert error.value.value is policy
 
 
 @pytest.mark.parametrize("window", [-1, 2.5])

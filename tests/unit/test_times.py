@@ -76,10 +76,10 @@ def test_one_moment_in_many_forms(when: Any) -> None:
 )
 def test_what_could_be_mistaken_is_refused(when: Any, cure: str) -> None:
     """With the value, and what to do."""
-    with pytest.raises(InvalidInput) as caught:
+    with pytest.raises(InvalidInput) as error:
         as_microseconds(when)
-    assert str(caught.value).startswith("`at` ")
-    assert cure in str(caught.value)
+    assert str(error.value).startswith("`at` ")
+    assert cure in str(error.value)
 
 
 def test_times_no_datetime_can_hold() -> None:
@@ -101,7 +101,7 @@ def test_a_bandit_tells_and_takes_datetimes() -> None:
     assert decision.at - NOON == timedelta(microseconds=1)
     bandit.observe(decision.id, 1.0, at=pd.Timestamp(NOON))
     story = bandit.entry(decision.id)
-    assert [one.at for one in story.reported] == [NOON]
+    assert [report.at for report in story.reported] == [NOON]
     assert story.due is not None
     assert story.recorded is not None
     assert story.due - story.recorded == timedelta(days=7)

@@ -49,27 +49,27 @@ def known(bandit: Bandit) -> tuple[int, int]:
 def test_a_reward_is_learned_when_the_window_ends() -> None:
     """The entry is rewarded at once; the learner hears of it with the others of its age."""
     shop = Shop()
-    good, bad = shop.bandit.decide(rows=ROWS).id, shop.bandit.decide(rows=ROWS).id
+    rewarded, unrewarded = shop.bandit.decide(rows=ROWS).id, shop.bandit.decide(rows=ROWS).id
     shop.wait(1)
-    assert shop.bandit.observe(good, 1.0).status == "rewarded"
-    assert shop.bandit.entry(good).state == "rewarded"
+    assert shop.bandit.observe(rewarded, 1.0).status == "rewarded"
+    assert shop.bandit.entry(rewarded).state == "rewarded"
     assert known(shop.bandit) == (0, 2)
     shop.wait(8)
     assert known(shop.bandit) == (0, 2)
     shop.wait(1)
     assert known(shop.bandit) == (2, 0)
-    assert shop.bandit.entry(bad).state == "defaulted"
+    assert shop.bandit.entry(unrewarded).state == "defaulted"
     on_arrival = Shop("on arrival")
-    one = on_arrival.bandit.decide(rows=ROWS).id
-    on_arrival.bandit.observe(one, 1.0)
+    decision_id = on_arrival.bandit.decide(rows=ROWS).id
+    on_arrival.bandit.observe(decision_id, 1.0)
     assert known(on_arrival.bandit) == (1, 0)
 
 
 def test_something_is_due_while_a_reward_is_held_back() -> None:
     """The next call settles it, though nothing else is pending."""
     shop = Shop()
-    one = shop.bandit.decide(rows=ROWS).id
-    shop.bandit.observe(one, 1.0)
+    decision_id = shop.bandit.decide(rows=ROWS).id
+    shop.bandit.observe(decision_id, 1.0)
     shop.clock.now += 10 * SECOND
     shop.bandit.decide(rows=ROWS)
     assert known(shop.bandit) == (1, 1)
@@ -94,10 +94,10 @@ def test_what_happens_before_the_end_counts() -> None:
 def test_an_activation_moves_the_end() -> None:
     """Of one whose reward is held back, too."""
     shop = Shop()
-    one = shop.bandit.decide(rows=ROWS).id
-    shop.bandit.observe(one, 1.0)
+    decision_id = shop.bandit.decide(rows=ROWS).id
+    shop.bandit.observe(decision_id, 1.0)
     shop.wait(5)
-    shop.bandit.activate(one)
+    shop.bandit.activate(decision_id)
     shop.wait(5)
     assert known(shop.bandit) == (0, 1)
     shop.wait(5)
@@ -119,22 +119,22 @@ def test_live_is_replay() -> None:
     resumed = shop.opened()
     shop.journal = MemoryJournal(clock=shop.clock)
     shop.journal.import_records(resumed.journal.read(0, 0, 10_000))
-    for other in (resumed, shop.opened()):
-        assert other.digest == shop.bandit.digest
-        assert known(other) == known(shop.bandit)
-        assert same_sums(other._fold, shop.bandit._fold)
-        np.testing.assert_allclose(other.estimate.theta, shop.bandit.estimate.theta, atol=1e-7)
+    for copy in (resumed, shop.opened()):
+        assert copy.digest == shop.bandit.digest
+        assert known(copy) == known(shop.bandit)
+        assert same_sums(copy._fold, shop.bandit._fold)
+        np.testing.assert_allclose(copy.estimate.theta, shop.bandit.estimate.theta, atol=1e-7)
 
 
 def test_what_it_cannot_be_combined_with() -> None:
     """Refused in words; and a word that is none of the two."""
-    together = DefaultAfter("7d", learn="together")
+    rewards = DefaultAfter("7d", learn="together")
     for policy in (
         DelayedUCB(DIM, Bernoulli(), half_life="7d"),
         DelayedUCB(DIM, Bernoulli(), learn_after=5),
     ):
         with pytest.raises(InvalidInput, match="use learn='on arrival'"):
-            Bandit(policy=policy, rewards=together)
+            Bandit(policy=policy, rewards=rewards)
     with pytest.raises(InvalidInput, match="must be 'on arrival' or 'together'"):
         DefaultAfter("7d", learn="later")  # type: ignore[arg-type]
 

@@ -120,11 +120,11 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
     """Guessed, cut, flipped, mixed, of another decision, bandit, key or time: each a thousand."""
     rng = random.Random(20_261_115)
     clock.now = NOW
-    tokens, others = tokens_of(clock=clock), tokens_of("others", clock=clock)
-    stranger = tokens_of(secrets={"new": rng.randbytes(32), "old": rng.randbytes(32)})
+    tokens, other_tokens = tokens_of(clock=clock), tokens_of("others", clock=clock)
+    foreign_tokens = tokens_of(secrets={"new": rng.randbytes(32), "old": rng.randbytes(32)})
     letters = string.ascii_letters + string.digits + "-_"
     genuine = [tokens.of(decided(f"d{n}")) for n in range(1_000)]
-    tried = taken = 0
+    attempts = accepted = 0
     for n, token in enumerate(genuine):
         id, other = f"d{n}", genuine[n - 1]
         raw = bytearray(base64.urlsafe_b64decode(token[4:]))
@@ -135,7 +135,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
             flips.append(token[:4] + base64.urlsafe_b64encode(flipped).decode())
         for _ in range(20):
             at = rng.randrange(len(token))
-            letter = rng.choice([one for one in letters if one != token[at]])
+            letter = rng.choice([letter_ for letter_ in letters if letter_ != token[at]])
             flips.append(token[:at] + letter + token[at + 1 :])
         cuts = [token[: rng.randrange(len(token))] for _ in range(10)]
         cuts += [token[rng.randrange(1, len(token)) :] for _ in range(5)]
@@ -143,8 +143,8 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
         ends = tokens.of(decided(id, NOW + 365 * 86_400 * SECOND))
         mixed = [
             other,
-            others.of(decided(id)),
-            stranger.of(decided(id)),
+            other_tokens.of(decided(id)),
+            foreign_tokens.of(decided(id)),
             "old." + token[4:],
             ends[:12] + token[12:],  # the end of another, the signature of this
             token + "=",
@@ -158,15 +158,15 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
             "é" + token,
             "",
         ]
-        for forged in (*flips, *cuts, *guesses, *mixed):
-            assert forged != token
-            tried += 1
-            taken += takes(tokens, id, forged)
-        taken += takes(tokens, f"{id} ", token) + takes(tokens, id.upper(), token)
-        tried += 2
-    assert tried >= 100_000
-    assert taken == 0
-    assert tokens.seen["forged"] == tried
+        for forgery in (*flips, *cuts, *guesses, *mixed):
+            assert forgery != token
+            attempts += 1
+            accepted += takes(tokens, id, forgery)
+        accepted += takes(tokens, f"{id} ", token) + takes(tokens, id.upper(), token)
+        attempts += 2
+    assert attempts >= 100_000
+    assert accepted == 0
+    assert tokens.seen["forged"] == attempts
 
 
 def test_a_bandit_and_an_id_cannot_be_divided_otherwise() -> None:
@@ -181,9 +181,9 @@ def test_a_bandit_and_an_id_cannot_be_divided_otherwise() -> None:
 def test_a_value_outside_the_range_of_the_token_is_refused(value: float) -> None:
     """Also where the bandit would take it by now."""
     token = tokens_of(most=1.0).of(decided())
-    wider = tokens_of(most=1e308)
-    assert not takes(wider, "a", token, value)
-    assert wider.seen["range"] == 1
+    wider_tokens = tokens_of(most=1e308)
+    assert not takes(wider_tokens, "a", token, value)
+    assert wider_tokens.seen["range"] == 1
 
 
 def test_a_token_alone_is_for_one_reward() -> None:
@@ -218,8 +218,8 @@ def test_what_is_taken(
 ) -> None:
     """And all of it is counted, by what the token was."""
     tokens = tokens_of(mode=mode, guarded=guarded)
-    given = (tokens.of(decided()), FORGED, None)
-    assert tuple(takes(tokens, "a", one, keyed=keyed) for one in given) == expected
+    tokens_given = (tokens.of(decided()), FORGED, None)
+    assert tuple(takes(tokens, "a", token, keyed=keyed) for token in tokens_given) == expected
     assert {k: v for k, v in tokens.seen.items() if v} == {"valid": 1, "forged": 1, "missing": 1}
 
 
@@ -227,9 +227,9 @@ def test_the_status_says_what_is_missing() -> None:
     """401 where a key would do, 403 where the token is bad or nothing but a token would do."""
 
     def status(tokens: RewardTokens, token: str | None) -> int:
-        with pytest.raises(AccessDenied) as caught:
+        with pytest.raises(AccessDenied) as error:
             tokens.check("a", RewardBody(1.0, token=token), False)
-        problem, headers = problem_of(caught.value)
+        problem, headers = problem_of(error.value)
         status = problem.status
         assert ("www-authenticate" in headers) == (status == 401)
         return status
@@ -249,9 +249,9 @@ def test_a_token_reports_ten_times_a_minute(clock: Clock) -> None:
     for _ in range(10):
         assert takes(tokens, "a", token)
         clock.now += 1_000_000
-    with pytest.raises(RateLimited, match="10 times in 60 s") as caught:
+    with pytest.raises(RateLimited, match="10 times in 60 s") as error:
         tokens.check("a", RewardBody(1.0, token=token), False)
-    assert problem_of(caught.value)[1]["retry-after"] == "50"
+    assert problem_of(error.value)[1]["retry-after"] == "50"
     assert takes(tokens, "b", other)
     clock.now += 50_000_000
     assert takes(tokens, "a", token)
@@ -291,8 +291,8 @@ def test_keys_are_read_from_a_text() -> None:
 )  # fmt: skip
 def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
     """It may be half of a secret."""
-    with pytest.raises(InvalidInput, match="token key") as caught:
+    with pytest.raises(InvalidInput, match="token key") as error:
         TokenSecrets.read(text)
-    assert "AAA" not in str(caught.value)
-    assert "QUJD" not in str(caught.value)
-    assert caught.value.value is None
+    assert "AAA" not in str(error.value)
+    assert "QUJD" not in str(error.value)
+    assert error.value.value is None

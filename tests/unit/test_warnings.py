@@ -137,9 +137,9 @@ def test_rewards_of_other_families_are_watched_too() -> None:
 def test_the_warning_points_at_who_simulates() -> None:
     """Its file is the caller's, not the library's."""
     world = environments.fixed(1, dim=4, n_arms=5, norm=2.0)
-    with pytest.warns(MissingRewardWarning) as caught:
+    with pytest.warns(MissingRewardWarning) as warned:
         simulate(Uniform(4, Bernoulli()), world, delays.Constant(NEVER), horizon=1_000)
-    assert [warning.filename for warning in caught] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None:
@@ -160,7 +160,7 @@ def test_rows_out_of_scale_are_warned_of(size: float, warned: int, ridge: Any) -
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ScaleWarning)
         simulate(DelayedUCB(4, Bernoulli(), ridge=ridge), world, delays.Constant(0), horizon=300)
-    assert [one.category for one in caught] == warned * [ScaleWarning]
+    assert [warning.category for warning in caught] == warned * [ScaleWarning]
 
 
 def test_clicks_learned_as_gaussian_with_an_intercept_are_not() -> None:
