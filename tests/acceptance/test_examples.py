@@ -23,7 +23,7 @@ for cell in notebook.cells:
 
 def run(*arguments: str | Path) -> str:
     """What a program prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -31,8 +31,8 @@ def run(*arguments: str | Path) -> str:
         check=False,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_a_frame_of_customers(full: bool) -> None:

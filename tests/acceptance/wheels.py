@@ -54,7 +54,7 @@ def link_dependencies(name: str, extra: str, site: Path) -> None:
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
     """Run a command that must succeed, and return what it prints."""
-    done = subprocess.run(
+    process = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
         env=ENVIRONMENT,
@@ -64,5 +64,5 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout

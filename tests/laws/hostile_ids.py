@@ -206,13 +206,13 @@ def check_share(share: tuple[int, int]) -> int:
 
 def check_all(cases: int, first: int = 0) -> str:
     """Check many cases, in as many processes as there are cores; returns a line about them."""
-    start, events, done = time.monotonic(), 0, 0
+    start, events, completed = time.monotonic(), 0, 0
     shares = [(n, min(SHARE, first + cases - n)) for n in range(first, first + cases, SHARE)]
     with multiprocessing.get_context("spawn").Pool() as pool:
         for count in pool.imap_unordered(check_share, shares):
-            done, events = done + 1, events + count
-            seconds = (time.monotonic() - start) * (len(shares) - done) / done
-            shown = f"\r{done / len(shares):.1%} of {cases:,} cases, {seconds:.0f} s left "
+            completed, events = completed + 1, events + count
+            seconds = (time.monotonic() - start) * (len(shares) - completed) / completed
+            shown = f"\r{completed / len(shares):.1%} of {cases:,} cases, {seconds:.0f} s left "
             print(shown, end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return f"{cases:,} cases, {events:,} events: live = snapshot + tail = replay = oracle"

@@ -142,8 +142,8 @@ def test_pending_information_fades_as_well() -> None:
             expected += share * event.mean * (1.0 - event.mean) * np.outer(x, x)
     assert np.abs(expected).max() > 0.01
     inverse = np.linalg.inv(learner.model.decided)
-    arrived_too = np.linalg.inv(learner.model.observed)
-    difference = inverse.T @ inverse - arrived_too.T @ arrived_too
+    arrived_root = np.linalg.inv(learner.model.observed)
+    difference = inverse.T @ inverse - arrived_root.T @ arrived_root
     np.testing.assert_allclose(difference, expected, atol=1e-12)
 
 
@@ -306,7 +306,7 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
     policy = DelayedUCB(2, Bernoulli(), half_life="auto")
     clock, rng = Clock(), np.random.default_rng(5)
     bandit = Bandit(policy=policy, rewards=Explicit(), clock=clock, seed=1)
-    half_lives = []
+    picks = []
     for t in range(1600):
         clock.now += SECOND
         theta = np.array([4.0, 0.0]) if t < 1000 else np.array([-4.0, 0.0])
@@ -316,9 +316,9 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
         assert len(decision.means) == 4
         assert decision.mean in decision.means
         bandit.observe(decision, float(rng.random() < 1 / (1 + np.exp(-decision.x @ theta))))
-        half_lives.append(weighting_of(bandit._fold).picked)
-    assert set(half_lives[:1000]) == {0}
-    assert half_lives[1100] > 0
+        picks.append(weighting_of(bandit._fold).picked)
+    assert set(picks[:1000]) == {0}
+    assert picks[1100] > 0
     estimate = bandit.estimate
     assert estimate.half_life is not None
     assert estimate.half_life_since is not None

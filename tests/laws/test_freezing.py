@@ -57,14 +57,14 @@ def test_frozen_rows_come_to_what_kept_rows_do(seeds: range) -> None:
             candidate.catch_up(journal)
         assert same_sums(kept, frozen)
         frozen.save(journal)
-        again = fold(8, page=page, bulk=bulk)
-        again.load(journal)
-        assert same_sums(kept, again)
+        reloaded = fold(8, page=page, bulk=bulk)
+        reloaded.load(journal)
+        assert same_sums(kept, reloaded)
         for _ in range(2):
             journal.append([*more_of(rng, events), *history(rng, 40)])
             clock.now += 10_000
             journal.append([Settled(0, clock.now)])
-            for candidate in (kept, frozen, again):
+            for candidate in (kept, frozen, reloaded):
                 candidate.catch_up(journal)
                 assert (candidate.digest, candidate.counts) == (kept.digest, kept.counts)
                 assert same_sums(kept, candidate)

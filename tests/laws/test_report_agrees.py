@@ -103,9 +103,9 @@ def world(seed: int) -> World:
     waiting: list[tuple[int, str, float]] = []
     for n in range(int(rng.choice([1, 12, 60, 200]))):
         now[0] += int(rng.exponential(pace) * HOUR)
-        for due in [entry for entry in waiting if entry[0] <= now[0]]:
-            waiting.remove(due)
-            report_reward(bandit, due[1], due[2], rng)
+        for item in [entry for entry in waiting if entry[0] <= now[0]]:
+            waiting.remove(item)
+            report_reward(bandit, item[1], item[2], rng)
         context: dict[str, Any] = {"member": int(rng.random() < 0.4), "age": float(rng.random())}
         context["country"] = ("DE", "FR", "PL")[rng.integers(3)]
         decision = bandit.decide(context, id=f"d{n}")
@@ -205,9 +205,9 @@ def test_no_value_is_impossible(worlds: list[World]) -> None:
                 assert 0.0 <= row["lo"] <= row["hi"] <= 1.0, (path, row)
         for value in data["headline"]["spark"]["per_decision"]:
             assert value is None or not bounded or 0.0 <= value <= 1.0
-        lift = data["headline"].get("extra")
-        if lift and bounded:
-            assert max(abs(lift["lo"]), lift["hi"]) <= data["headline"]["bandit"]
+        extra_rewards = data["headline"].get("extra")
+        if extra_rewards and bounded:
+            assert max(abs(extra_rewards["lo"]), extra_rewards["hi"]) <= data["headline"]["bandit"]
         if "lift" in data["headline"]:
             assert data["headline"]["lift"]["lo"] >= -1.0
         if data["calibration"]:

@@ -84,8 +84,8 @@ def test_intervals_hold_strong_effects_that_few_actions_show(full: bool) -> None
         trace = simulate(DelayedUCB(world.dim, Bernoulli()), world, law, horizon=2_000, seed=seed)
         estimate = trace.learner.estimate
         plain = np.sqrt(np.diag(np.linalg.inv(estimate.precision)))
-        off = np.abs(estimate.mean - world.theta)
-        reported.append(float((off <= HALF * np.sqrt(np.diag(estimate.covariance))).mean()))
+        errors = np.abs(estimate.mean - world.theta)
+        reported.append(float((errors <= HALF * np.sqrt(np.diag(estimate.covariance))).mean()))
         conditional.append(float((np.abs(estimate.theta - world.theta) <= HALF * plain).mean()))
     assert np.mean(reported) >= (0.92 if full else 0.88)
     assert np.mean(reported) - np.mean(conditional) >= 0.02

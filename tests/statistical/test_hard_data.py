@@ -113,11 +113,11 @@ def fit(
     start: Vector | None = None,
 ) -> tuple[Estimate, set[type[Warning]]]:
     """The estimate and the kinds of warning it came with."""
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("error")
         warnings.simplefilter("always", BelatedWarning)
         estimate = estimator.fit(seen, family=family, prior=prior, start=start)
-    return estimate, {warning.category for warning in caught}
+    return estimate, {warning.category for warning in caught_warnings}
 
 
 def prior_of(estimate: Estimate, family: Family) -> Matrix:

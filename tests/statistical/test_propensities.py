@@ -321,10 +321,10 @@ def test_rayleigh_shares_are_those_of_draws(full: bool) -> None:
         assert shares.sum() == pytest.approx(1.0, abs=1e-12)
         assert shares.min() >= 0.0
         b = np.sqrt(-2.0 * np.log(1.0 - rng.random(2_000_000 if full else 200_000)))
-        won = np.zeros(arms)
+        wins = np.zeros(arms)
         for chunk in np.array_split(b, 10):
             scores = means + np.multiply.outer(chunk, deviations)
             top = scores == scores.max(axis=1, keepdims=True)
-            won += (top / top.sum(axis=1, keepdims=True)).sum(axis=0)
-        worst = max(worst, float(np.abs(won / len(b) - shares).max()))
+            wins += (top / top.sum(axis=1, keepdims=True)).sum(axis=0)
+        worst = max(worst, float(np.abs(wins / len(b) - shares).max()))
     assert worst <= (0.0015 if full else 0.005)

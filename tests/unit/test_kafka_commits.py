@@ -70,8 +70,8 @@ class _Brokers(Offsets):
 
     def first_from(self, partition: int, stamp: int) -> int:
         """Return its offset."""
-        numbers = [n for n, committed in enumerate(self._stamps) if committed >= stamp]
-        return numbers[0] if numbers else 1 << 62
+        positions = [n for n, committed in enumerate(self._stamps) if committed >= stamp]
+        return positions[0] if positions else 1 << 62
 
 
 @given(st.lists(st.integers(0, 1 << 42), min_size=1, max_size=12), st.integers(0, 1 << 42))

@@ -105,10 +105,10 @@ def test_removed_rows_do_not_count(family: Family) -> None:
         observations.remove(handle)
     prior, estimator = Prior.ridge(3), Laplace(mean_correction=True)
     estimate = estimator.fit(observations, family=family, prior=prior)
-    alone = estimator.fit(seen_of(rows[1::2], y[1::2]), family=family, prior=prior)
-    np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
-    np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
-    np.testing.assert_allclose(estimate.precision, alone.precision, rtol=1e-6)
+    expected = estimator.fit(seen_of(rows[1::2], y[1::2]), family=family, prior=prior)
+    np.testing.assert_allclose(estimate.theta, expected.theta, atol=1e-8)
+    np.testing.assert_allclose(estimate.mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(estimate.precision, expected.precision, rtol=1e-6)
     assert estimate.n == 20
 
 
@@ -122,9 +122,9 @@ def test_a_removed_row_of_absurd_size_leaves_no_trace(family: Family, correction
     observations.remove(observations.add([1e7, 1e7], 1.0))
     prior, estimator = Prior.ridge(2), Laplace(mean_correction=correction)
     estimate = estimator.fit(observations, family=family, prior=prior)
-    alone = estimator.fit(seen_of(rows, y), family=family, prior=prior)
-    np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
-    np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
+    expected = estimator.fit(seen_of(rows, y), family=family, prior=prior)
+    np.testing.assert_allclose(estimate.theta, expected.theta, atol=1e-8)
+    np.testing.assert_allclose(estimate.mean, expected.mean, atol=1e-8)
 
 
 @every_family

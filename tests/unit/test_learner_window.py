@@ -283,9 +283,9 @@ def test_a_snapshot_with_another_window_is_ignored() -> None:
         shop.bandit.observe(id, 1.0)
     assert shop.known[0] == 15
     shop.bandit.save()
-    at_once = shop.opened(DelayedUCB(DIM, Bernoulli()))
-    assert known(at_once) == (20, 0, 20)
-    at_once.save()
+    immediate = shop.opened(DelayedUCB(DIM, Bernoulli()))
+    assert known(immediate) == (20, 0, 20)
+    immediate.save()
     longer = shop.opened(DelayedUCB(DIM, Bernoulli(), learn_after=10))
     assert known(longer) == (10, 10, 20)
     warmed = shop.opened(Warmup(DelayedUCB(DIM, Bernoulli(), learn_after=5), rounds=3))

@@ -16,6 +16,6 @@ def test_many_events_under_one_id_cost_as_much_as_distinct_decisions(full: bool)
     """Time and memory are compared; with few events the ratio is noisy, but far below 3."""
     events, bound = ("100000", "2") if full else ("5000", "3")
     command = [sys.executable, str(SCRIPT), "--events", events, "--bound", bound]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    print(f"\n{done.stdout}")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(f"\n{process.stdout}")
+    assert process.returncode == 0, process.stdout + process.stderr

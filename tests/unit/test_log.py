@@ -276,9 +276,9 @@ def test_what_a_log_never_tried_is_refused_by_its_weights(floor: float) -> None:
     log = Log.from_frame(frame, rewards=Explicit(), context=["member"])
     with pytest.raises(NotEvaluable, match=r"average 0\.\d+ instead of 1.* rarely tried"):
         log.evaluate("b")
-    false_log = Log.from_frame(_logged() | {"propensity": [0.1] * 2_000}, rewards=Explicit())
+    wrong_log = Log.from_frame(_logged() | {"propensity": [0.1] * 2_000}, rewards=Explicit())
     with pytest.raises(NotEvaluable, match=r"average \d\.\d+ instead of 1: the propensit"):
-        false_log.evaluate("b")
+        wrong_log.evaluate("b")
 
 
 def test_targets_are_given_contexts() -> None:

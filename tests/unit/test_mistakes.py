@@ -28,10 +28,10 @@ def test_the_page_of_the_docs_says_the_same() -> None:
 
 def test_decision_is_accepted_in_place_of_its_id() -> None:
     """Wherever an id is meant."""
-    bandit_ = bandit()
-    first, second, third = (bandit_.decide(rows=ROWS) for _ in range(3))
-    assert bandit_.observe(first, 1.0).id == first.id
-    assert bandit_.void(second).id == second.id
-    assert bandit_.activate(third).id == third.id
-    assert bandit_.entry(first).state == "rewarded"
-    assert bandit_.observe_many([(third, 0.0)])[0].status == "rewarded"
+    instance = bandit()
+    first, second, third = (instance.decide(rows=ROWS) for _ in range(3))
+    assert instance.observe(first, 1.0).id == first.id
+    assert instance.void(second).id == second.id
+    assert instance.activate(third).id == third.id
+    assert instance.entry(first).state == "rewarded"
+    assert instance.observe_many([(third, 0.0)])[0].status == "rewarded"

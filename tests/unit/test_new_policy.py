@@ -216,9 +216,9 @@ def test_commands_import_the_modules_they_are_given(shop: str) -> None:
             sys.executable, "-m", "belated", command, "--module", shop, "--policy", "Second",
             "--delay", "Constant(3)", "--rounds", "20", "--seeds", "3", "--json", *arguments,
         ]  # fmt: skip
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert "Second" in done.stdout
+        process = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        assert "Second" in process.stdout
 
 
 def test_what_was_written_can_be_sent_to_other_processes() -> None:

@@ -83,9 +83,9 @@ def test_removed_rows_do_not_count(family: Family) -> None:
     for handle in handles[::2]:
         observations.remove(handle)
     estimate = Online().fit(observations, family=family, prior=Prior.ridge(3))
-    alone = Online().fit(seen_of(rows[1::2], y[1::2]), family=family, prior=Prior.ridge(3))
-    assert estimate.theta.tolist() == alone.theta.tolist()
-    assert estimate.precision.tolist() == alone.precision.tolist()
+    expected = Online().fit(seen_of(rows[1::2], y[1::2]), family=family, prior=Prior.ridge(3))
+    assert estimate.theta.tolist() == expected.theta.tolist()
+    assert estimate.precision.tolist() == expected.precision.tolist()
     assert estimate.n == 20
 
 

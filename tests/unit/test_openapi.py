@@ -28,8 +28,8 @@ def everything_in(value: Any) -> Iterator[Any]:
     """A value, and all that is in it."""
     yield value
     if isinstance(value, dict | list):
-        for operation in value.values() if isinstance(value, dict) else value:
-            yield from everything_in(operation)
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from everything_in(child)
 
 
 def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -68,9 +68,9 @@ def test_every_route_is_documented_once(described: dict[str, Any]) -> None:
 def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
     """And every schema is referred to."""
     references = {
-        operation["$ref"]
-        for operation in everything_in(described)
-        if isinstance(operation, dict) and "$ref" in operation
+        node["$ref"]
+        for node in everything_in(described)
+        if isinstance(node, dict) and "$ref" in node
     }
     for reference in references:
         target = described

@@ -123,8 +123,8 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
     assert merging.counts == whole.counts
     assert merging.counters == whole.counters
     estimate = whole.learner.estimate
-    off = merged.theta - estimate.theta
-    assert np.sqrt(off @ estimate.precision @ off) < 0.02
+    offset = merged.theta - estimate.theta
+    assert np.sqrt(offset @ estimate.precision @ offset) < 0.02
     whole.learner.fit()
     for name in ("observed", "decided"):
         merged_root, expected_root = getattr(merged, name), getattr(whole.model, name)
@@ -425,8 +425,8 @@ def test_observations_that_count_by_age_are_merged(case: str, blocks: bool) -> N
         whole.model.decisions,
     )
     estimate = whole.learner.estimate
-    off = merged.theta - estimate.theta
-    assert np.sqrt(np.vdot(off, product(estimate.precision, off))) < 0.15
+    offset = merged.theta - estimate.theta
+    assert np.sqrt(np.vdot(offset, product(estimate.precision, offset))) < 0.15
     assert merged.effective_n == pytest.approx(whole.model.effective_n, rel=0.02)
     for name in ("observed", "decided"):
         merged_root, expected_root = getattr(merged, name), getattr(whole.model, name)
@@ -454,14 +454,14 @@ def test_sums_by_age_follow_every_change(case: str) -> None:
         for partition in (fold, fresh):
             partition.load_model(model)
         aged, expected_aged = (
-            AgedSums.read(each.sums(1).rows, policy.shape) for each in (fold, fresh)
+            AgedSums.read(source.sums(1).rows, policy.shape) for source in (fold, fresh)
         )
         for name in ("counts", "effective", "seen", "whole"):
             sums, expected = getattr(aged, name), getattr(expected_aged, name)
             bound = tolerance * np.abs(expected).max()
             np.testing.assert_allclose(sums, expected, rtol=0.0, atol=bound, err_msg=name)
-        off = np.linalg.solve(expected_aged.seen + np.eye(2), aged.pull - expected_aged.pull)
-        assert np.sqrt(off @ expected_aged.seen @ off) < 0.2
+        offset = np.linalg.solve(expected_aged.seen + np.eye(2), aged.pull - expected_aged.pull)
+        assert np.sqrt(offset @ expected_aged.seen @ offset) < 0.2
 
 
 def test_batches_of_conversions_are_noticed() -> None:

@@ -111,11 +111,11 @@ def a_table(
 @pytest.mark.parametrize("share", [0.05, 0.5])
 def test_the_lift_is_known_when_the_plan_says(share: float, full: bool) -> None:
     """Four times in five, by the real evaluation of decisions some of which are pending."""
-    asked = replace(SHOP, rate=400 / DAY, lift=0.6, delay=Exponential(mean=DAY))
-    planned = holdout_times(asked)[SHARES.index(share)]
+    scenario = replace(SHOP, rate=400 / DAY, lift=0.6, delay=Exponential(mean=DAY))
+    planned = holdout_times(scenario)[SHARES.index(share)]
     rng, detected, runs = np.random.default_rng(5), 0, 1_000 if full else 150
     for _ in range(runs):
-        table = a_table(asked, share, planned.seconds, rng)
+        table = a_table(scenario, share, planned.seconds, rng)
         detected += lift(table, limit="7d").low > 0.0
     # Until the first window has ended nothing is asked: then it is found even more often.
     most = 1.0 if planned.seconds < 7.1 * DAY else POWER + 0.1
@@ -125,23 +125,23 @@ def test_the_lift_is_known_when_the_plan_says(share: float, full: bool) -> None:
 def test_looking_every_day_takes_longer_and_larger_holdouts_less_long() -> None:
     """And what they cost until then grows with the share."""
     times = holdout_times(replace(SHOP, lift=0.2))
-    assert [plan.share for plan in times] == [*SHARES]
-    for plan in times:
-        assert plan.seconds_sequential > plan.seconds
-    waits = [plan.seconds for plan in times]
+    assert [holdout.share for holdout in times] == [*SHARES]
+    for holdout in times:
+        assert holdout.seconds_sequential > holdout.seconds
+    waits = [holdout.seconds for holdout in times]
     assert waits == sorted(waits, reverse=True)
-    costs = [plan.rewards for plan in times]
+    costs = [holdout.rewards for holdout in times]
     assert costs == sorted(costs)
 
 
 def test_the_always_interval_shows_the_lift_when_the_plan_says() -> None:
     """By decisions whose outcome is final."""
-    asked = replace(SHOP, rate=400 / DAY, lift=0.5, delay=Exponential(mean=DAY))
-    planned = holdout_times(asked)[SHARES.index(0.2)]
+    scenario = replace(SHOP, rate=400 / DAY, lift=0.5, delay=Exponential(mean=DAY))
+    planned = holdout_times(scenario)[SHARES.index(0.2)]
     rng, detected = np.random.default_rng(6), 0
     for _ in range(100):
         sequence = lift(
-            a_table(asked, 0.2, planned.seconds_sequential, rng), limit="7d"
+            a_table(scenario, 0.2, planned.seconds_sequential, rng), limit="7d"
         ).confidence_sequence
         detected += sequence is not None and sequence[1] > 0.0
     assert 0.68 <= detected / 100 <= 0.92
@@ -149,8 +149,8 @@ def test_the_always_interval_shows_the_lift_when_the_plan_says() -> None:
 
 def test_a_longer_delay_costs_more_and_a_stale_model_too() -> None:
     """On the same problems and luck."""
-    asked = replace(SHOP, delay=Constant(round(6 * DAY)), rewards="Explicit")
-    plan = plan_learning(asked, seeds=4, rounds=500)
+    scenario = replace(SHOP, delay=Constant(round(6 * DAY)), rewards="Explicit")
+    plan = plan_learning(scenario, seeds=4, rounds=500)
     assert [case.name for case in plan.cases] == [
         "every outcome known at once",
         "as planned",
@@ -169,7 +169,7 @@ def test_a_longer_delay_costs_more_and_a_stale_model_too() -> None:
     assert stale_change is not None
     assert stale_change.mean < 0.0
     assert plan.decisions_a_round == pytest.approx(20.0)
-    assert runs_of(asked, 4, 500) == 28
+    assert runs_of(scenario, 4, 500) == 28
 
 
 def test_few_decisions_are_all_simulated() -> None:

@@ -216,9 +216,9 @@ def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
 def test_a_warmed_policy_learns_as_it_would_alone(metric: Any) -> None:
     """Its width is the same: the warm-up passes on what the policy needs of the learner."""
     bare = DelayedUCB(3, B, metric=metric, pending_weight=0.5, ridge=2.0)
-    alone, warmed = (busy(policy).model for policy in (bare, Warmup(bare, rounds=10)))
-    assert bare.width(warmed) == bare.width(alone)
-    assert state(warmed) == state(alone)
+    plain, warmed = (busy(policy).model for policy in (bare, Warmup(bare, rounds=10)))
+    assert bare.width(warmed) == bare.width(plain)
+    assert state(warmed) == state(plain)
     assert Warmup(WaitForWindow(3, B, window=7), rounds=10).learns_after == 7
 
 

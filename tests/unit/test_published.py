@@ -73,18 +73,18 @@ def test_changing_one_leaves_the_other_alone() -> None:
 def test_a_model_of_a_different_policy_is_refused() -> None:
     """Also where only a setting differs."""
     policy = POLICIES[0]
-    other = DelayedUCB(3, Bernoulli(), alpha=0.5)
+    other_policy = DelayedUCB(3, Bernoulli(), alpha=0.5)
     assert policy.fingerprint == DelayedUCB(3, Bernoulli()).fingerprint
     with pytest.raises(JournalMismatch, match="a different policy"):
-        sent(learned(policy), policy).model(other)
+        sent(learned(policy), policy).model(other_policy)
 
 
 def test_a_changed_bit_is_noticed() -> None:
     """Wherever it is, beyond the version."""
     data = sent(learned(POLICIES[0]), POLICIES[0]).write()
-    for at in (1, 20, len(data) - 1):
+    for index in (1, 20, len(data) - 1):
         broken = bytearray(data)
-        broken[at] ^= 1
+        broken[index] ^= 1
         with pytest.raises(CorruptJournal, match="publish the model again"):
             PublishedModel.read(bytes(broken))
 

@@ -233,11 +233,11 @@ def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
 
 def test_what_was_learned_is_read_from_the_journal(bandit: Bandit) -> None:
     """By the policy that the journal names."""
-    theta, evidence = learned(bandit._log())
-    assert theta is not None
+    estimate, evidence = learned(bandit._log())
+    assert estimate is not None
     assert evidence is not None
     assert evidence.decisions == len(read_journal(bandit.journal).live())
-    assert theta.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
+    assert estimate.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
 
 
 def test_data_is_plain(data: dict[str, Any]) -> None:

@@ -84,9 +84,9 @@ def test_a_report_lists_what_the_bandit_warns_of() -> None:
             if n % 10 == 0:
                 bandit.observe(decision.id, 1.0)
 
-    with pytest.warns(MissingRewardWarning) as warnings_caught:
+    with pytest.warns(MissingRewardWarning) as caught_warnings:
         click()
-    (message,) = [str(warning.message) for warning in warnings_caught]
+    (message,) = [str(warning.message) for warning in caught_warnings]
     (notice_alike,) = [
         notice for notice in bandit.report().data["attention"] if notice["kind"] == "alike"
     ]

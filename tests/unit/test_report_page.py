@@ -186,8 +186,8 @@ def test_it_is_saved_by_its_ending(report: Report, tmp_path: Path) -> None:
 
 def test_a_notebook_shows_it(report: Report) -> None:
     """In a frame of its own."""
-    shown = report._repr_html_()
-    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+    html = report._repr_html_()
+    assert html.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
 
 
 def test_charts_are_pictures_too(report: Report, tmp_path: Path) -> None:

@@ -129,10 +129,10 @@ def test_a_large_batch_is_chosen_for_in_several_turns_all_or_none() -> None:
         assert max(turns) == 3
 
         turns.append(0)
-        wrong = np.full((2, 2), np.nan, np.float32).tobytes()
+        bad_rows = np.full((2, 2), np.nan, np.float32).tobytes()
         before = batcher.decider.model.pending
         with pytest.raises(InvalidInput):
-            await batch([ROWS] * 7 + [wrong])
+            await batch([ROWS] * 7 + [bad_rows])
         assert batcher.decider.model.pending == before
 
     play(story)
@@ -142,8 +142,8 @@ def test_one_that_cannot_be_decided_spoils_no_other() -> None:
     """Nor where a part of a crowd is chosen for at once."""
 
     async def story(commits: Counted, batcher: RequestBatcher) -> None:
-        wrong = np.full((2, 2), np.nan, np.float32).tobytes()
-        futures = [asked(batcher), asked(batcher, wrong), asked(batcher), asked(batcher)]
+        bad_rows = np.full((2, 2), np.nan, np.float32).tobytes()
+        futures = [asked(batcher), asked(batcher, bad_rows), asked(batcher), asked(batcher)]
         first, error, *results = await asyncio.gather(*futures, return_exceptions=True)
         assert isinstance(error, InvalidInput)
         assert all(isinstance(result, list) for result in (first, *results))

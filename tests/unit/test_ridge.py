@@ -62,8 +62,8 @@ def test_removed_rows_do_not_count() -> None:
     for handle in handles[::2]:
         observations.remove(handle)
     estimate = Ridge().fit(observations, family=Gaussian(1.0), prior=Prior.ridge(3))
-    alone = Ridge().fit(seen_of(rows[1::2], y[1::2]), family=Gaussian(1.0), prior=Prior.ridge(3))
-    np.testing.assert_allclose(estimate.theta, alone.theta, rtol=1e-12)
+    expected = Ridge().fit(seen_of(rows[1::2], y[1::2]), family=Gaussian(1.0), prior=Prior.ridge(3))
+    np.testing.assert_allclose(estimate.theta, expected.theta, rtol=1e-12)
     assert estimate.n == 15
 
 

@@ -54,12 +54,12 @@ class TestWhatIsRead:
     def test_a_policy_needs_no_width_if_there_are_features(self) -> None:
         """Whatever is written of it, and in any bandit."""
         text = '[bandits.offers]\nfeatures = "PerArm([1, 2], context=3)"\nrewards = "Explicit()"\n'
-        for text_, policy in {
+        for policy_text, policy in {
             "DelayedUCB": DelayedUCB(8, blocks=2),
             "DelayedUCB(family=Gaussian())": DelayedUCB(8, Gaussian(), blocks=2),
             "DelayedThompson(floor=0.1)": DelayedThompson(8, floor=0.1, blocks=2),
         }.items():
-            (offers,) = parse_config(f'{STORE}{text}policy = "{text_}"\n').bandits
+            (offers,) = parse_config(f'{STORE}{text}policy = "{policy_text}"\n').bandits
             assert offers.policy == policy
 
     def test_all_that_can_be_written(self) -> None:
@@ -193,9 +193,9 @@ class TestTheCommand:
         file = tmp_path / "belated.toml"
         file.write_text(STORE + OFFERS, encoding="utf-8")
         assert main(["serve", "--check", str(file)]) == 0
-        printed = capsys.readouterr().out
-        assert "offers  DelayedUCB(dim=20, family=Bernoulli()" in printed
-        assert printed.endswith("OK: 1 bandit\n")
+        output = capsys.readouterr().out
+        assert "offers  DelayedUCB(dim=20, family=Bernoulli()" in output
+        assert output.endswith("OK: 1 bandit\n")
 
     def test_check_prints_each_mistake_in_a_line(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -131,35 +131,35 @@ def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str,
 
 def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
     """Counters, ages, histograms and failures."""
-    of = ("offers",)
-    assert samples["belated_decisions_total", of] == 3
-    assert samples["belated_rewards_total", of] == 2
-    assert samples["belated_activations_voids_total", of] == 1
-    assert samples["belated_store_duplicates_total", of] == 6
+    bandit_labels = ("offers",)
+    assert samples["belated_decisions_total", bandit_labels] == 3
+    assert samples["belated_rewards_total", bandit_labels] == 2
+    assert samples["belated_activations_voids_total", bandit_labels] == 1
+    assert samples["belated_store_duplicates_total", bandit_labels] == 6
     assert samples["belated_field_values_total", ("offers", "country", "unknown")] == 1
     assert samples["belated_field_values_total", ("offers", "country", "ok")] == 0
     counted = {kind: samples["belated_issues", ("offers", kind)] for kind in KINDS}
     # The unmatched reward is the learner's, which runs in this process, too.
     expected = {"unknown": 1, "invalid": 2, "unmatched": 1}
     assert counted == dict.fromkeys(KINDS, 0) | expected
-    assert samples["belated_choice_entropy_nats_total", of] == 1.5
-    assert samples["belated_models_loaded_total", of] == 4
-    assert samples["belated_model_age_seconds", of] == 0.25
-    assert samples["belated_model_version", of] == 9
-    assert samples["belated_unapplied_decisions", of] == 2
+    assert samples["belated_choice_entropy_nats_total", bandit_labels] == 1.5
+    assert samples["belated_models_loaded_total", bandit_labels] == 4
+    assert samples["belated_model_age_seconds", bandit_labels] == 0.25
+    assert samples["belated_model_version", bandit_labels] == 9
+    assert samples["belated_unapplied_decisions", bandit_labels] == 2
     paused = {
         labels: value
         for (name, labels), value in samples.items()
         if name == "belated_action_paused"
     }
     assert paused == {("gift", "offers"): 1, ("mail", "offers"): 0, ("others", "offers"): 2}
-    assert samples["belated_decide_seconds_count", of] == 1
+    assert samples["belated_decide_seconds_count", bandit_labels] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "+Inf")] == 1
     assert samples["belated_commit_events_sum", ()] == 5
-    assert samples["belated_spool_left_files", of] == 2
-    assert samples["belated_spool_left_events", of] == 9
+    assert samples["belated_spool_left_files", bandit_labels] == 2
+    assert samples["belated_spool_left_events", bandit_labels] == 9
     assert samples["belated_spool_unreadable_files", ("offers", "damaged")] == 1
     assert samples["belated_spool_unreadable_files", ("offers", "folder")] == 0
     assert samples["belated_internal_errors_total", ("offers", "board")] == 2

@@ -83,7 +83,7 @@ def test_a_worker_that_fails_does_not_stop_others_of_its_thread() -> None:
     first = threads.start_worker("belated first", lambda: next(counts[0]) * 0.0 + 0.001)
     failing = threads.start_worker("belated failing", Failing(float("inf")))
     last = threads.start_worker("belated last", lambda: next(counts[1]) * 0.0 + 0.001)
-    eventually(lambda: all(next(count_) > 50 for count_ in counts))
+    eventually(lambda: all(next(counter) > 50 for counter in counts))
     for worker in (first, failing, last):
         worker.stop()
     threads.stop()

@@ -136,9 +136,9 @@ class Town:
         assert model.positions == replay.positions
         assert (model.version, model.n) == (replay.version, replay.model.n)
         assert model.pending == replay.model.pending
-        estimate, off = replay.learner.estimate, model.model(POLICY).theta
-        off = off - estimate.theta
-        assert off @ estimate.precision @ off < 0.05**2
+        estimate, offset = replay.learner.estimate, model.model(POLICY).theta
+        offset = offset - estimate.theta
+        assert offset @ estimate.precision @ offset < 0.05**2
 
 
 def owned(*learners: SharedLearner) -> list[list[int]]:

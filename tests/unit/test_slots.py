@@ -22,13 +22,13 @@ def test_a_slot_is_kept_for_a_while() -> None:
 @given(st.lists(st.integers(NOW, NOW + 10 * WHILE)))
 def test_a_clock_that_steps_back_keeps_no_slot_for_long(times: list[int]) -> None:
     """Whatever it does, there is a slot, and none is used beyond a while after it was drawn."""
-    asked: list[int] = []
+    lookups: list[int] = []
 
     def drawn(now: int, slot: None) -> str:
-        asked.append(now)
+        lookups.append(now)
         return new_id(now, slot)
 
     slots = Slots(drawn)
     for now in times:
         assert 0 <= slots.at(now) < SLOTS
-        assert 0 <= now - asked[-1] < WHILE
+        assert 0 <= now - lookups[-1] < WHILE

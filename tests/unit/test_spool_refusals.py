@@ -71,9 +71,9 @@ def test_a_file_of_another_user_is_not_permitted(
 
 def test_other_trouble_is_neither(tmp_path: Path) -> None:
     """A folder that is not there, or stands where the file should be."""
-    for place in (tmp_path / "missing" / "spool", tmp_path):
+    for folder in (tmp_path / "missing" / "spool", tmp_path):
         with pytest.raises(JournalUnavailable, match="check that its folder exists") as error:
-            DiskStore(place)
+            DiskStore(folder)
         assert type(error.value) is JournalUnavailable
 
 

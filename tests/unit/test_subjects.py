@@ -113,9 +113,9 @@ def test_show_and_export_have_the_rewards_of_a_subject(
     digest = bandit.digest
     bandit.close()
     assert main(["journal", "show", decision.id, address]) == 0
-    shown = capsys.readouterr().out
-    assert "rewarded with 1.0" in shown
-    assert "order-1" in shown
+    output = capsys.readouterr().out
+    assert "rewarded with 1.0" in output
+    assert "order-1" in output
     lines = str(tmp_path / "lines.jsonl")
     assert main(["journal", "export", address, "--output", lines]) == 0
     assert main(["journal", "import", lines, copied, "--partitions", "4"]) == 0

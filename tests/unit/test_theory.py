@@ -58,9 +58,9 @@ def test_what_the_proof_gives_is_never_wider_than_the_paper() -> None:
         paper, tight = (
             width(n, G, d, **constants) for width in (theory.width_paper, theory.width_tight)
         )
-        alone = theory.width_paper(n, 0, d, **constants)
+        base_width = theory.width_paper(n, 0, d, **constants)
         assert tight <= paper * (1 + 1e-15)
-        assert tight == pytest.approx(math.sqrt(alone**2 + G), rel=1e-12)
+        assert tight == pytest.approx(math.sqrt(base_width**2 + G), rel=1e-12)
         assert (tight < paper) == (G > 0)
 
 

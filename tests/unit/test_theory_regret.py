@@ -253,14 +253,14 @@ def test_a_round_of_the_warm_up_costs_what_a_round_can_cost() -> None:
 
 def test_regret_grows_with_what_is_missing_and_as_it_may_fail_less_often() -> None:
     """And slower than the horizon: the bound per round falls."""
-    growing_missing = [
+    bounds_by_missing = [
         theory.regret_ucb(SETTING, missing=m, warmup=0, delta=DELTA) for m in (0, 1, 100, 10**6)
     ]
-    falling_delta = [
+    bounds_by_delta = [
         theory.regret_ucb(SETTING, missing=9, warmup=0, delta=d) for d in (0.5, 0.05, 1e-6)
     ]
-    assert growing_missing == sorted(growing_missing)
-    assert falling_delta == sorted(falling_delta)
+    assert bounds_by_missing == sorted(bounds_by_missing)
+    assert bounds_by_delta == sorted(bounds_by_delta)
     settings = [dataclasses.replace(SETTING, horizon=10**k) for k in (3, 5, 7, 9)]
     per_round = [
         theory.regret_ucb(s, missing=9, warmup=0, delta=DELTA) / s.horizon for s in settings

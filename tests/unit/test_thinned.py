@@ -132,9 +132,9 @@ def test_without_conversions_it_is_the_prior() -> None:
 
 def test_what_a_delivery_brings_has_happened_since_the_one_before() -> None:
     """With daily reports of instant conversions, F is 1 after a day."""
-    made = np.random.default_rng(5).random(600)
-    whole = np.concatenate([1.0 - made[:300], 1.0 - made[300:]])
-    age = np.concatenate([np.ones(300), 1.0 - made[300:]])
+    decision_times = np.random.default_rng(5).random(600)
+    whole = np.concatenate([1.0 - decision_times[:300], 1.0 - decision_times[300:]])
+    age = np.concatenate([np.ones(300), 1.0 - decision_times[300:]])
     law = fitted_law(Conversions(np.zeros(600), whole, age))
     assert law.at(np.array([0.05]))[0] > 0.85
     exactly = fitted_law(Conversions(whole, np.zeros(600), age))
@@ -217,9 +217,9 @@ def test_conversions_with_values(family: Family) -> None:
     data, theta = shop(family, n=20_000)
     estimate = Thinned().fit(data, family=family, prior=Prior.ridge(3))
     rows = data.parts[0].rows.astype(np.float64)
-    worth = 20.0 / (1.0 + np.exp(-rows @ theta))
+    expected = 20.0 / (1.0 + np.exp(-rows @ theta))
     predicted = family.mean(rows @ estimate.theta)
-    assert predicted.mean() == pytest.approx(worth.mean(), rel=0.06)
+    assert predicted.mean() == pytest.approx(expected.mean(), rel=0.06)
     assert np.isfinite(estimate.covariance).all()
 
 

@@ -36,9 +36,9 @@ def test_a_window_of_nothing_keeps_what_comes_at_once() -> None:
     """WaitForWindow(0) learns rewards of delay 0 in the next round and drops all others."""
     policy = WaitForWindow(3, Bernoulli(), window=0)
     trace, states = run(policy, delays.Uniform(1), 100)
-    at_once = trace.delay == 0
-    assert 20 < at_once.sum() < 80
-    assert [state.n for state in states] == [int(at_once[:t].sum()) for t in range(100)]
+    immediate = trace.delay == 0
+    assert 20 < immediate.sum() < 80
+    assert [state.n for state in states] == [int(immediate[:t].sum()) for t in range(100)]
     assert (trace.pending == 0).all()
 
 

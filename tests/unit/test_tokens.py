@@ -135,7 +135,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
             flips.append(token[:4] + base64.urlsafe_b64encode(flipped).decode())
         for _ in range(20):
             at = rng.randrange(len(token))
-            letter = rng.choice([letter_ for letter_ in letters if letter_ != token[at]])
+            letter = rng.choice([candidate for candidate in letters if candidate != token[at]])
             flips.append(token[:at] + letter + token[at + 1 :])
         cuts = [token[: rng.randrange(len(token))] for _ in range(10)]
         cuts += [token[rng.randrange(1, len(token)) :] for _ in range(5)]

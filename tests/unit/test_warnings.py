@@ -36,12 +36,12 @@ ORDINARY: dict[str, DelayProcess] = {
 
 def said(law: DelayProcess, horizon: int = 1_000, window: int | None = None) -> list[str]:
     """The warnings of a run of DelayedUCB on fixed rows."""
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         world = environments.fixed(1, dim=4, n_arms=5, norm=2.0)
         simulate(DelayedUCB(4, Bernoulli(), ridge=1.0), world, law, horizon=horizon, window=window)
-    assert all(issubclass(warning.category, DelayWarning) for warning in caught)
-    return [str(warning.message) for warning in caught]
+    assert all(issubclass(warning.category, DelayWarning) for warning in caught_warnings)
+    return [str(warning.message) for warning in caught_warnings]
 
 
 @pytest.mark.parametrize("name", ORDINARY)
@@ -137,9 +137,9 @@ def test_rewards_of_other_families_are_watched_too() -> None:
 def test_the_warning_points_at_who_simulates() -> None:
     """Its file is the caller's, not the library's."""
     world = environments.fixed(1, dim=4, n_arms=5, norm=2.0)
-    with pytest.warns(MissingRewardWarning) as warned:
+    with pytest.warns(MissingRewardWarning) as caught_warnings:
         simulate(Uniform(4, Bernoulli()), world, delays.Constant(NEVER), horizon=1_000)
-    assert [warning.filename for warning in warned] == [__file__]
+    assert [warning.filename for warning in caught_warnings] == [__file__]
 
 
 def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None:
@@ -157,10 +157,10 @@ def test_rows_out_of_scale_are_warned_of(size: float, warned: int, ridge: Any) -
     rows = rng.normal(size=(10, 4))
     rows *= size / np.linalg.norm(rows, axis=1)[:, None]
     world = GLM(rng.normal(size=4) / size, 10, rows, family=Bernoulli())
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", ScaleWarning)
         simulate(DelayedUCB(4, Bernoulli(), ridge=ridge), world, delays.Constant(0), horizon=300)
-    assert [warning.category for warning in caught] == warned * [ScaleWarning]
+    assert [warning.category for warning in caught_warnings] == warned * [ScaleWarning]
 
 
 def test_clicks_learned_as_gaussian_with_an_intercept_are_not() -> None:
