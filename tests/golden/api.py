@@ -59,10 +59,10 @@ def _describe(module: ModuleType, names: list[str], homes: dict[object, str]) ->
             yield f"class {name}({bases})" if bases else f"class {name}"
             if signature := _signature(value):
                 yield f"    __init__{signature}"
-            listed = {
+            listed_bases = {
                 base for owner in value.__mro__[1:] if owner in homes for base in owner.__mro__
             }
-            yield from _members([base for base in value.__mro__ if base not in listed])
+            yield from _members([base for base in value.__mro__ if base not in listed_bases])
         elif callable(value):
             yield f"{name}{_signature(value)}"
         else:

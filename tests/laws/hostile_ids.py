@@ -113,8 +113,8 @@ def ids_of(rng: random.Random) -> list[str]:
     """A few ids: one, its aliases, aliases of these, and perhaps an unrelated one."""
     ids = [rng.choice(FRESH)(rng)]
     while len(ids) < 3:
-        make = rng.choice(ALIASES)
-        id = rng.choice(FRESH)(rng) if rng.random() < 0.15 else make(rng.choice(ids), rng)
+        alias_of = rng.choice(ALIASES)
+        id = rng.choice(FRESH)(rng) if rng.random() < 0.15 else alias_of(rng.choice(ids), rng)
         try:
             ids.append(check_id(id))
         except InvalidInput:  # too long, or nothing is left of it
@@ -212,8 +212,8 @@ def check_all(cases: int, first: int = 0) -> str:
         for count in pool.imap_unordered(check_share, shares):
             completed, events = completed + 1, events + count
             seconds = (time.monotonic() - start) * (len(shares) - completed) / completed
-            shown = f"\r{completed / len(shares):.1%} of {cases:,} cases, {seconds:.0f} s left "
-            print(shown, end="", file=sys.stderr, flush=True)
+            progress = f"\r{completed / len(shares):.1%} of {cases:,} cases, {seconds:.0f} s left "
+            print(progress, end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return f"{cases:,} cases, {events:,} events: live = snapshot + tail = replay = oracle"
 

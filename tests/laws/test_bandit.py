@@ -232,11 +232,11 @@ class Lives(RuleBasedStateMachine):
     def look_back(self, data: st.DataObject) -> None:
         """The past is a fold of the records up to then."""
         stamps = sorted({record.recorded for record in records_of(self.journal)})
-        when = data.draw(st.sampled_from([0, *stamps, self.clock.now]))
-        past = self.bandits[0].as_of(as_datetime(when))
-        fold = self.settings.fold(self.journal, until=when)
-        assert_same(past._fold, fold)
-        assert_as_the_oracle_says(fold, self.settings.oracles(self.journal, fold, when))
+        moment = data.draw(st.sampled_from([0, *stamps, self.clock.now]))
+        past_bandit = self.bandits[0].as_of(as_datetime(moment))
+        fold = self.settings.fold(self.journal, until=moment)
+        assert_same(past_bandit._fold, fold)
+        assert_as_the_oracle_says(fold, self.settings.oracles(self.journal, fold, moment))
 
     @rule(policy=POLICIES, rewards=REWARDS, retention=RETENTIONS)
     def change_one_s_mind(

@@ -80,13 +80,13 @@ def test_the_number_of_partitions_does_not_show(
         bandit.settle()
         bandits.append(bandit)
     first = bandits[0]
-    for other in bandits[1:]:
-        assert other.digest == first.digest
-        assert other.decision_counts == first.decision_counts
-        assert [other.entry(name).state for name in NAMES] == [
+    for variant in bandits[1:]:
+        assert variant.digest == first.digest
+        assert variant.decision_counts == first.decision_counts
+        assert [variant.entry(name).state for name in NAMES] == [
             first.entry(name).state for name in NAMES
         ]
-        np.testing.assert_allclose(other.estimate.theta, first.estimate.theta, atol=1e-8)
+        np.testing.assert_allclose(variant.estimate.theta, first.estimate.theta, atol=1e-8)
 
 
 # --- features that grow ------------------------------------------------------------------------

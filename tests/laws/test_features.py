@@ -183,9 +183,9 @@ def test_growth_in_any_number_of_steps_keeps_old_rows(
         grown = larger
     z = context[:width]
     np.testing.assert_array_equal(grown.rows(z, start), first.rows(z, start))
-    at_once = first.with_actions(list(dict.fromkeys(id for step in steps for id in step)))
-    assert at_once == grown
-    assert at_once.fingerprint == grown.fingerprint
+    combined = first.with_actions(list(dict.fromkeys(id for step in steps for id in step)))
+    assert combined == grown
+    assert combined.fingerprint == grown.fingerprint
 
 
 @given(

@@ -139,8 +139,8 @@ def test_what_is_undone_counts_as_if_it_had_never_come(
         if not isinstance(record.event, Erased | Retracted)
         and (undone is None or undone.status_of(record) is None)
     ]
-    without = world.ledger(Recorder(), remaining)
-    assert (ledger.digest, ledger.counts) == (without.digest, without.counts)
+    reference = world.ledger(Recorder(), remaining)
+    assert (ledger.digest, ledger.counts) == (reference.digest, reference.counts)
 
 
 def test_what_undoes_is_not_folded_by_one_who_did_not_know_it() -> None:

@@ -46,8 +46,8 @@ def agreeing(world: World) -> World:
     for record in world.records:
         event = record.event
         if isinstance(event, Decision | Activation | Reward | Void):
-            place = (event.part, event.revision) if isinstance(event, Reward) else ()
-            event = first.setdefault((event.id, type(event), *place), event)
+            part_key = (event.part, event.revision) if isinstance(event, Reward) else ()
+            event = first.setdefault((event.id, type(event), *part_key), event)
         records.append(msgspec.structs.replace(record, event=event))
     return dataclasses.replace(world, records=records)
 

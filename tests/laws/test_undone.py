@@ -88,15 +88,15 @@ def test_a_retraction_equals_a_journal_that_never_had_it(seeds: range) -> None:
         if seed % 4 == 0:
             bandit.save()  # a snapshot that is of no use afterwards
         journal.append([Retracted(0, 0, start, end, "crm", reason="wrong currency", actor="me")])
-        never = [
+        remaining = [
             (at, event)
             for at, event in events
             if not (isinstance(event, Reward) and event.reporter == "crm" and start <= at < end)
         ]
-        without = live(journal_of(never), rewards, retention)
-        check_same(bandit, without)
-        check_same(live(journal, rewards, retention), without)
-        assert bandit.event_counts.get("retracted", 0) == len(events) - len(never)
+        reference = live(journal_of(remaining), rewards, retention)
+        check_same(bandit, reference)
+        check_same(live(journal, rewards, retention), reference)
+        assert bandit.event_counts.get("retracted", 0) == len(events) - len(remaining)
         journal.append([Retracted(0, 0, start, end, "crm", restored=True)])
         assert bandit.digest == before
 
@@ -110,13 +110,13 @@ def test_an_erased_decision_equals_one_that_was_never_made(seeds: range) -> None
         journal = journal_of(events)
         bandit = live(journal, Explicit(DAY), None)
         journal.append([Erased(erased_key_of(id), 0) for id in sorted(ids)])
-        never = [(at, event) for at, event in events if getattr(event, "id", "") not in ids]
-        without = live(journal_of(never), Explicit(DAY), None)
-        check_same(bandit, without)
+        remaining = [(at, event) for at, event in events if getattr(event, "id", "") not in ids]
+        reference = live(journal_of(remaining), Explicit(DAY), None)
+        check_same(bandit, reference)
         for id in ids:
             assert bandit.entry(id).state == "unknown"
             assert bandit.observe(id, 1.0).status == "erased"
-        check_same(bandit, without)
+        check_same(bandit, reference)
 
 
 def test_what_was_erased_is_gone_from_every_past() -> None:

@@ -258,7 +258,9 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
     assert ledger.watermark == oracle.watermark
     assert len(recorder.forgotten) == len(oracle.forgotten)
     deadlines = [
-        open_entry.due for open_entry in entries.values() if open_entry.state in ("dormant", "pending")
+        open_entry.due
+        for open_entry in entries.values()
+        if open_entry.state in ("dormant", "pending")
     ]
     if ledger.rewards.window is not None and deadlines:
         assert ledger.due is not None

@@ -133,9 +133,9 @@ def test_regimes_change_as_the_matrix_says(full: bool) -> None:
     process = RegimeSwitch(matrix, laws=[Constant(0), Constant(1), Constant(2)])
     regimes = process.sample(1_000_000 if full else 100_000, np.random.default_rng(16))
     for r in range(3):
-        following = regimes[1:][regimes[:-1] == r]
+        successors = regimes[1:][regimes[:-1] == r]
         for s in range(3):
-            assert errors(following == s, float(matrix[r, s])) < 5.0
+            assert errors(successors == s, float(matrix[r, s])) < 5.0
 
 
 def test_blocks_are_independent_of_one_another() -> None:

@@ -18,8 +18,8 @@ def test_encoded_records_cost_little(problem: str, delay: str) -> None:
     table = pd.read_csv(ROOT / "experiments/encoding/table.csv", dtype={"delay": str})
     regret = table[table["delay"] == delay].pivot_table("regret", "seed", "environment")
     pairs = regret[[f"{problem}: encoded", f"{problem}: by hand"]].dropna().to_numpy()
-    extra = pairs[:, 0] - pairs[:, 1]
-    assert len(extra) >= 8
-    assert extra.mean() <= 2.0 * extra.std(ddof=1) / len(extra) ** 0.5
+    differences = pairs[:, 0] - pairs[:, 1]
+    assert len(differences) >= 8
+    assert differences.mean() <= 2.0 * differences.std(ddof=1) / len(differences) ** 0.5
     if problem == "mixed":  # numbers as they come are far worse
         assert pairs[:, 0].mean() < 0.6 * regret["mixed: raw"].mean()

@@ -230,11 +230,11 @@ def test_a_warm_start_survives_a_long_row(family: Family, length: float) -> None
 def test_a_removed_row_of_1e8_leaves_no_trace() -> None:
     """The estimate and its warnings are those of the other rows."""
     X, y = unit(Bernoulli(), np.random.default_rng(2))
-    without = observed(X, y)
+    reference = observed(X, y)
     removed = observed(X, y)
     removed.remove(removed.add([1e8, 0.0, 0.0, 0.0], 1.0))
     for estimator in (Laplace(), Laplace(mean_correction=True)):
-        first, silence = fit(estimator, without, Bernoulli(), Prior.ridge(4))
+        first, silence = fit(estimator, reference, Bernoulli(), Prior.ridge(4))
         second, kinds = fit(estimator, removed, Bernoulli(), Prior.ridge(4))
         assert np.array_equal(first.mean, second.mean)
         assert np.array_equal(first.precision, second.precision)

@@ -178,11 +178,11 @@ def runs(full: bool) -> int:
 @pytest.mark.parametrize("number", NUMBERS, ids=NAMES)
 def test_no_bound_that_holds_fails_more_often_than_it_may(number: int, runs: int) -> None:
     """In at most 5 % of runs, for every bound that `bounds_for` gives; most fail in none."""
-    last, most = simulated(number, runs)
+    last, maxima = simulated(number, runs)
     for bound in theory.bounds_for(ROWS[number].delay, horizon=HORIZON, delta=DELTA):
         if bound.value is not None and bound.maximum is not None:
             assert (last > bound.value).mean() <= DELTA, bound.name
-            assert (most > bound.maximum).mean() <= DELTA, bound.name
+            assert (maxima > bound.maximum).mean() <= DELTA, bound.name
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=NAMES)
@@ -194,8 +194,8 @@ def test_runs_exceed_the_quantiles_as_often_as_they_should(number: int, runs: in
         assert (missing > quantile).mean() <= DELTA + 4.0 * error
         assert (missing >= quantile).mean() >= DELTA - 4.0 * error
     if row.delay.independent:
-        beyond = chances(row.delay.tail(np.arange(1.0, HORIZON)))
-        assert np.argmax(beyond <= DELTA) == row.quantiles[0]
+        tail_chances = chances(row.delay.tail(np.arange(1.0, HORIZON)))
+        assert np.argmax(tail_chances <= DELTA) == row.quantiles[0]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
@@ -214,10 +214,10 @@ def test_bennett_needs_independence(runs: int) -> None:
     """For a chain that stays with .95 it fails in 18 % of rounds, and over a horizon always."""
     number = NAMES.index("lazy 0.95")
     delay = ROWS[number].delay
-    last, most = simulated(number, runs)
+    last, maxima = simulated(number, runs)
     mean = float(expected_missing(delay, HORIZON))
     assert (last > theory.missing_bennett(mean, delta=DELTA)).mean() > 0.1
-    assert (most > theory.missing_bennett(mean, horizon=HORIZON, delta=DELTA)).mean() > 0.9
+    assert (maxima > theory.missing_bennett(mean, horizon=HORIZON, delta=DELTA)).mean() > 0.9
     assert not theory.bounds_for(delay, horizon=HORIZON)["bennett"].holds
 
 
@@ -228,7 +228,7 @@ def test_no_bound_fails_for_small_laws_drawn_at_random(full: bool) -> None:
         longest = int(rng.integers(1, 9))
         mass = rng.dirichlet(np.full(longest + 1, rng.choice([0.1, 0.5, 1.0])))
         tails = np.append(np.cumsum(mass[:0:-1])[::-1], 0.0).clip(0.0, 1.0)
-        mu, beyond = float(tails.sum()), chances(tails)
+        mu, tail_chances = float(tails.sum()), chances(tails)
 
         def tail(i: Vector, tails: Vector = tails) -> Vector:
             return np.asarray(tails[np.minimum(i.astype(np.int64), len(tails)) - 1])
@@ -249,4 +249,6 @@ def test_no_bound_fails_for_small_laws_drawn_at_random(full: bool) -> None:
             for q, scale in sigma.items():
                 bounds[f"prop1 {q}"] = theory.missing_prop1(mu, 0.0, scale, q, delta=delta)
             for name, bound in bounds.items():
-                assert beyond[min(math.floor(bound), len(beyond) - 1)] <= delta + 1e-12, name
+                assert (
+                    tail_chances[min(math.floor(bound), len(tail_chances) - 1)] <= delta + 1e-12
+                ), name

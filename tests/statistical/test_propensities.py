@@ -267,7 +267,7 @@ def test_a_propensity_given_its_pool_weighs_choices_right(name: str, full: bool)
     policy = FRESH[name]
     model = settled(policy, decisions=12)
     rows = sphere(4, np.random.default_rng(8))
-    then: Any = getattr(policy, "then", policy)
+    inner: Any = getattr(policy, "then", policy)
     size = 100_000 if full else 20_000
     rng = np.random.default_rng(2)
     weighed, counts, propensities = np.zeros((size, 4)), np.zeros(4), set()
@@ -277,13 +277,13 @@ def test_a_propensity_given_its_pool_weighs_choices_right(name: str, full: bool)
         counts[choice.index] += 1.0
         propensities.add(choice.propensity)
     assert len(propensities) > 10
-    thetas = model.theta + then.scale * rng.standard_normal((1_000_000, DIM)) @ model.decided.T
+    thetas = model.theta + inner.scale * rng.standard_normal((1_000_000, DIM)) @ model.decided.T
     best = np.bincount((thetas @ rows.T).argmax(axis=1), minlength=4) / len(thetas)
     assert best.min() > 0.02
-    present = np.ones(4) if then.floor else 1.0 - (1.0 - best) ** then.draws
+    present = np.ones(4) if inner.floor else 1.0 - (1.0 - best) ** inner.draws
     errors = weighed.std(axis=0) / math.sqrt(size)
     assert (np.abs(weighed.mean(axis=0) - present) <= 5.0 * errors).all()
-    assert chi_square(counts, size * ((1.0 - then.floor) * best + then.floor / 4)) > 1e-4
+    assert chi_square(counts, size * ((1.0 - inner.floor) * best + inner.floor / 4)) > 1e-4
 
 
 def test_propensities_of_a_run_weigh_its_choices_right(full: bool) -> None:

@@ -24,8 +24,8 @@ def test_a_commit_comes_back(events: list[bytes], stamped: bool, data: st.DataOb
     """Events, stamps and requests, each at its place."""
     stamp = st.integers(-(2**62), 2**62)
     stamps = [data.draw(stamp) for _ in events] if stamped else None
-    places = st.integers(0, len(events) - 1)
-    requests = data.draw(st.dictionaries(places, st.binary(max_size=30), max_size=5))
+    indices = st.integers(0, len(events) - 1)
+    requests = data.draw(st.dictionaries(indices, st.binary(max_size=30), max_size=5))
     commit = unpack(pack(events, stamps, requests), 7, 5_000)
     assert [bytes(commit.event(n)) for n in range(len(commit))] == events
     assert commit.recorded.tolist() == (stamps or [5_000] * len(events))

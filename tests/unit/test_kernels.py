@@ -85,8 +85,10 @@ def _unlearn(
     """The share that remains, and the root and θ that unlearning leaves, on copies."""
     root, theta = p.root.copy(), p.theta.copy()
     phi = family.dispersion or 1.0
-    remains = chosen.unlearn(root, theta, p.x, p.y, weight, _named(chosen, family), phi, cap)
-    return [remains, root, theta]
+    remaining_share = chosen.unlearn(
+        root, theta, p.x, p.y, weight, _named(chosen, family), phi, cap
+    )
+    return [remaining_share, root, theta]
 
 
 def _same(found: list[Any], expected: list[Any], close: float) -> None:
@@ -140,8 +142,8 @@ def test_ties_are_all_counted_and_all_drawn(chosen: Kernels, copies: int) -> Non
 def test_rows_of_zeros_all_tie(chosen: Kernels) -> None:
     """Before anything is known, every row is as good as any other."""
     family = _named(chosen, Bernoulli())
-    none, theta = np.zeros(6, dtype=np.int64), np.zeros((1, 3))
-    result = chosen.upper(np.zeros((6, 3)), none, theta, np.eye(3)[None], 1.0, 0.5, family)
+    blocks, theta = np.zeros(6, dtype=np.int64), np.zeros((1, 3))
+    result = chosen.upper(np.zeros((6, 3)), blocks, theta, np.eye(3)[None], 1.0, 0.5, family)
     assert result == (3, 6, 0.5, 0.25)
 
 
@@ -198,9 +200,9 @@ def test_unlearning_a_gaussian_reward_gives_the_posterior_without_it(
         precision = p.precision - np.outer(p.x, p.x) / 4.0
         if np.linalg.eigvalsh(precision)[0] < 1e-3:
             continue
-        remains, root, theta = _unlearn(chosen, p, Gaussian(4.0), 0.25, math.inf)
+        remaining_share, root, theta = _unlearn(chosen, p, Gaussian(4.0), 0.25, math.inf)
         linear = p.precision @ p.theta - p.x * p.y / 4.0
-        assert remains == pytest.approx(1.0 - 0.25 * p.q, rel=1e-9)
+        assert remaining_share == pytest.approx(1.0 - 0.25 * p.q, rel=1e-9)
         np.testing.assert_allclose(theta, np.linalg.solve(precision, linear), atol=1e-9)
         np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), rtol=1e-8, atol=1e-9)
 
@@ -211,8 +213,8 @@ def test_unlearning_leaves_what_it_cannot_take_away(chosen: Kernels, family: Fam
     for seed in range(20):
         p = _problem(np.random.default_rng(seed), 3, 1)
         for share in (1e-7, 0.0, -3.0):
-            remains, root, theta = _unlearn(chosen, p, family, (1.0 - share) / p.q)
-            assert remains == pytest.approx(share, abs=1e-9)
+            remaining_share, root, theta = _unlearn(chosen, p, family, (1.0 - share) / p.q)
+            assert remaining_share == pytest.approx(share, abs=1e-9)
             assert root.tobytes() == p.root.tobytes()
             assert theta.tobytes() == p.theta.tobytes()
 
@@ -227,8 +229,8 @@ def test_unlearning_and_amending_move_a_predictor_by_the_cap_at_most(
     for seed in range(20):
         p = _problem(np.random.default_rng(seed), 3, 1)
         p.y = y
-        remains, _, theta = _unlearn(chosen, p, family, 0.5 / p.q)
-        change = -(y - float(family.mean(p.x @ p.theta))) / phi / remains
+        remaining_share, _, theta = _unlearn(chosen, p, family, 0.5 / p.q)
+        change = -(y - float(family.mean(p.x @ p.theta))) / phi / remaining_share
         direction = np.linalg.solve(p.precision, p.x)
         expected = p.theta + float(np.clip(change, -CAP / p.q, CAP / p.q)) * direction
         np.testing.assert_allclose(theta, expected, rtol=1e-9, atol=1e-9)

@@ -38,8 +38,8 @@ def test_no_two_keys_are_alike() -> None:
     """All of the secret is random: 62³² of them are more than 2¹⁶⁰."""
     secrets = {new_key()[0][13:45] for _ in range(1_000)}
     assert len(secrets) == 1_000
-    for place in range(32):
-        assert len({secret[place] for secret in secrets}) > 50
+    for position in range(32):
+        assert len({secret[position] for secret in secrets}) > 50
     assert 62**32 > 2**160
 
 
@@ -95,8 +95,8 @@ def test_a_key_may_do_what_it_says_and_no_more(scope: str) -> None:
         assert key.may(permission, "offers") == (permission == scope)
         assert key.may(permission, None) == (permission == scope)
         assert not key.may(permission, "others")
-    everywhere = Key("id", "shop", frozenset({"*"}), frozenset({scope}), everywhere=True)
-    assert everywhere.may(scope, "others")  # type: ignore[arg-type]
+    global_key = Key("id", "shop", frozenset({"*"}), frozenset({scope}), everywhere=True)
+    assert global_key.may(scope, "others")  # type: ignore[arg-type]
 
 
 def test_a_rate_is_kept_over_any_time() -> None:

@@ -88,11 +88,11 @@ def test_the_estimate_ends_where_the_gradient_does(family: Family, full: bool) -
 def test_a_start_far_off_does_not_matter(family: Family, distance: float) -> None:
     """The estimate is a function of the observations, wherever the search begins."""
     rows, y = _data(family, 100, 2)
-    near = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2))
+    reference = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2))
     start = np.array([distance, -distance])
-    far = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2), start=start)
-    assert far.converged
-    np.testing.assert_allclose(far.theta, near.theta, atol=1e-7)
+    estimate = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2), start=start)
+    assert estimate.converged
+    np.testing.assert_allclose(estimate.theta, reference.theta, atol=1e-7)
 
 
 @every_family

@@ -86,7 +86,7 @@ def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
     """Strong effects weaken the prior, but the uncertainty of an untried direction is the same."""
     policy = DelayedUCB(2, Bernoulli(), ridge="auto", metric=metric)
     learner = Learner(policy)
-    x, unseen = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    x, unseen_row = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     for _ in range(400):
         learner.add_pending(x, 0.25)
         learner.learn(x, 1.0, 0.25)
@@ -97,7 +97,7 @@ def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
         learner.model.theta[0]
         > 1.2 * Laplace().fit(learner.observed, family=policy.family, prior=Prior.ridge(2)).theta[0]
     )
-    spread = unseen @ learner.model.decided
+    spread = unseen_row @ learner.model.decided
     assert spread @ spread == pytest.approx(1.0)
 
 

@@ -175,9 +175,9 @@ def test_new_roots_are_the_old_ones_without_their_rounding(make: Make, family: F
     before = _covariance(model.observed), _covariance(model.decided)
     theta = model.theta.copy()
     model.renew(np.eye(4) + observed.matrix, np.eye(4) + decided.matrix)
-    for old_root, new in zip(before, (model.observed, model.decided), strict=True):
+    for old_root, new_root in zip(before, (model.observed, model.decided), strict=True):
         np.testing.assert_allclose(
-            old_root, _covariance(new), rtol=0.0, atol=1e-12 * np.abs(old_root).max()
+            old_root, _covariance(new_root), rtol=0.0, atol=1e-12 * np.abs(old_root).max()
         )
     assert model.theta.tolist() == theta.tolist()
     assert not np.shares_memory(model.observed, model.decided)

@@ -142,10 +142,10 @@ def lin_thompson(
     arrived_before = np.zeros(0, dtype=np.bool_)
     for t, (table, means) in enumerate(world.tables, start=1):
         now = world.arrived(t)
-        new = now & ~np.append(
+        is_new = now & ~np.append(
             arrived_before, np.zeros(len(now) - len(arrived_before), dtype=np.bool_)
         )
-        for s in np.flatnonzero(new):
+        for s in np.flatnonzero(is_new):
             x, y = observations[s]
             B, f = B + np.outer(x, x), f + x * y
         arrived_before = now
@@ -311,10 +311,10 @@ def test_the_theorems_warm_up_ends_with_the_arrivals() -> None:
     assert isinstance(policy, Warmup)
     world = environments.fresh(1, dim=2, n_arms=4, norm=1.0, family=Gaussian(1e-3))
     trace = simulate(policy, world, delays.Constant(20), horizon=120)
-    needed = math.ceil(policy.arrivals)
-    assert 20 < needed < 90
-    assert (trace.propensities[: needed + 20] == 0.25).all()
-    assert (trace.propensities[needed + 20 :] == 1.0).all()
+    rounds = math.ceil(policy.arrivals)
+    assert 20 < rounds < 90
+    assert (trace.propensities[: rounds + 20] == 0.25).all()
+    assert (trace.propensities[rounds + 20 :] == 1.0).all()
 
 
 def test_ducb_does_not_warn_of_its_own_ridge() -> None:

@@ -202,17 +202,17 @@ def test_of_two_entries_the_later_epoch_counts_then_the_position() -> None:
     first = fold.sums(epoch=2)
     fold.catch_up(journal)
     second = fold.sums(epoch=2)
-    superseded = fold.sums(epoch=1)
+    superseded_sums = fold.sums(epoch=1)
     merging = Merging(policy, PARTITIONS, fold.fingerprint)
-    assert merging.take(superseded)
+    assert merging.take(superseded_sums)
     assert merging.take(first)  # though it knows less
-    assert not merging.take(superseded)
+    assert not merging.take(superseded_sums)
     assert merging.take(second)
     assert not merging.take(first)
     assert not merging.take(second)
     assert not merging.is_whole
-    other = PartitionFold(policy, DefaultAfter("1h"), partitions=PARTITIONS, partition=1)
-    assert not merging.take(other.sums(epoch=9))
+    other_fold = PartitionFold(policy, DefaultAfter("1h"), partitions=PARTITIONS, partition=1)
+    assert not merging.take(other_fold.sums(epoch=9))
 
 
 def test_sums_follow_every_change() -> None:

@@ -76,11 +76,11 @@ def test_delays_keep_their_part_of_the_time() -> None:
 def test_a_model_is_refreshed_now_and_then() -> None:
     """No reward is used before it comes, nor later than the next refresh."""
     plain, refreshed = (
-        RoundsDelay(Lomax(shape=1.5, scale=3), 1.0, every).sample(500, np.random.default_rng(1))
-        for every in (1, 7)
+        RoundsDelay(Lomax(shape=1.5, scale=3), 1.0, interval).sample(500, np.random.default_rng(1))
+        for interval in (1, 7)
     )
-    used = np.arange(500) + refreshed + 1
-    assert (used % 7 == 0).all()
+    rounds_used = np.arange(500) + refreshed + 1
+    assert (rounds_used % 7 == 0).all()
     assert ((refreshed >= plain) & (refreshed < plain + 7)).all()
 
 
@@ -118,8 +118,8 @@ def test_the_lift_is_known_when_the_plan_says(share: float, full: bool) -> None:
         table = a_table(scenario, share, planned.seconds, rng)
         detected += lift(table, limit="7d").low > 0.0
     # Until the first window has ended nothing is asked: then it is found even more often.
-    most = 1.0 if planned.seconds < 7.1 * DAY else POWER + 0.1
-    assert POWER - 0.1 <= detected / runs <= most
+    upper = 1.0 if planned.seconds < 7.1 * DAY else POWER + 0.1
+    assert POWER - 0.1 <= detected / runs <= upper
 
 
 def test_looking_every_day_takes_longer_and_larger_holdouts_less_long() -> None:
@@ -220,9 +220,9 @@ def a_shop(journal: MemoryJournal | SQLiteJournal, clock: ManualClock) -> Bandit
     waiting: list[tuple[int, str]] = []
     for _ in range(1_500):
         clock.now += 700 * SECOND
-        for when, id in [entry for entry in waiting if entry[0] <= clock.now]:
+        for due, id in [entry for entry in waiting if entry[0] <= clock.now]:
             bandit.observe(id, 1.0)
-            waiting.remove((when, id))
+            waiting.remove((due, id))
         decision = bandit.decide()
         if rng.random() < 0.3:
             waiting.append((clock.now + int(rng.exponential(0.5 * DAY) * SECOND), decision.id))

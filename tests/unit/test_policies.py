@@ -215,9 +215,9 @@ def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
 def test_a_warmed_policy_learns_as_it_would_alone(metric: Any) -> None:
     """Its width is the same: the warm-up passes on what the policy needs of the learner."""
-    bare = DelayedUCB(3, B, metric=metric, pending_weight=0.5, ridge=2.0)
-    plain, warmed = (busy(policy).model for policy in (bare, Warmup(bare, rounds=10)))
-    assert bare.width(warmed) == bare.width(plain)
+    inner = DelayedUCB(3, B, metric=metric, pending_weight=0.5, ridge=2.0)
+    plain, warmed = (busy(policy).model for policy in (inner, Warmup(inner, rounds=10)))
+    assert inner.width(warmed) == inner.width(plain)
     assert state(warmed) == state(plain)
     assert Warmup(WaitForWindow(3, B, window=7), rounds=10).learns_after == 7
 
@@ -225,8 +225,8 @@ def test_a_warmed_policy_learns_as_it_would_alone(metric: Any) -> None:
 @pytest.mark.parametrize("floor", [0.1, 0.5, 1.0])
 def test_a_floor_is_shared_by_all_rows(floor: float) -> None:
     """The best row has 1 - f + f/K, any other f/K."""
-    for make in (DelayedUCB, Greedy, BlindUCB):
-        policy = make(3, B, floor=floor)
+    for policy_type in (DelayedUCB, Greedy, BlindUCB):
+        policy = policy_type(3, B, floor=floor)
         model = busy(policy).model
         rows = rng(1).normal(size=(5, 3))
         best = replace(policy, floor=0.0).choose(model, rows, rng()).index

@@ -127,8 +127,8 @@ def test_the_lift_has_the_interval_of_the_difference(own: float) -> None:
     for end in interval[1:]:
         if end > -1.0:  # else a reward below zero would be needed
             ratio = 1.0 + end
-            far = abs(own - ratio * 0.1) / math.hypot(0.03, ratio * 0.02)
-            assert far == pytest.approx(1.96)
+            distance = abs(own - ratio * 0.1) / math.hypot(0.03, ratio * 0.02)
+            assert distance == pytest.approx(1.96)
     assert (interval[1] > 0.0, interval[2] < 0.0) == (low > 0.0, high < 0.0)
     error = math.hypot(0.03, 0.06)
     low, high = difference - 1.96 * error, difference + 1.96 * error
@@ -181,7 +181,7 @@ def test_shares_and_segments_add_up(data: dict[str, Any]) -> None:
                 1, abs=1e-3
             )
     segments = {(row["by"], row["segment"]) for row in data["segments"]}
-    hours = {(by, segment) for by, segment in segments if by == "hour (UTC)"}
+    hours = {(dimension, segment) for dimension, segment in segments if dimension == "hour (UTC)"}
     assert segments - hours == {("member", "member"), ("member", "not member")}
     assert {segment for _, segment in hours} == {
         "00:00–06:00", "06:00–12:00", "12:00–18:00", "18:00–24:00",

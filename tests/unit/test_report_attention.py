@@ -168,10 +168,10 @@ def test_every_check_of_a_report_has_its_words() -> None:
     assert {*SAID} - {"silence"} == {*CHECKS} - {*WARNINGS}
     evidence = Evidence(Bernoulli(), ridge=1.0, window=7 * 24 * HOUR, defaults=True, now=DAY_US)
     assert advise(evidence) == []
-    for name, (overview, said, remedy) in SAID.items():
+    for name, (overview, message, remedy) in SAID.items():
         (advice,) = advise(replace(evidence, overview=overview))
         assert advice.name == name
-        assert said in advice.said
+        assert message in advice.said
         assert advice.remedy
         assert remedy in advice.remedy
 

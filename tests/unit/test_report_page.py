@@ -254,8 +254,8 @@ def test_labels_are_beyond_their_lines(higher: str) -> None:
     labels = {row["arm"]: row["at"] for row in earn.earn_labels(rows)}
     lower = ({"Bandit", "Holdout"} - {higher}).pop()
     assert labels == pytest.approx({higher: 0.75, lower: 0.25})
-    alone = [row for row in rows if row["arm"] == higher]
-    assert [row["at"] for row in earn.earn_labels(alone)] == pytest.approx([0.75])
+    rows_alone = [row for row in rows if row["arm"] == higher]
+    assert [row["at"] for row in earn.earn_labels(rows_alone)] == pytest.approx([0.75])
 
 
 @pytest.mark.parametrize(("decisions", "named"), [(20, False), (2_000, True)])

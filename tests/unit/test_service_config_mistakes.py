@@ -123,7 +123,11 @@ class TestMistakes:
     def test_of_a_bandit(self, line: str, expected: str) -> None:
         """Whatever is written as in Python is refused as in Python, with the key and line."""
         name = line.partition(" ")[0]
-        lines = [default_line for default_line in OFFERS.splitlines() if not default_line.startswith(name)]
+        lines = [
+            default_line
+            for default_line in OFFERS.splitlines()
+            if not default_line.startswith(name)
+        ]
         (mistake,) = mistakes("\n".join([STORE, *lines, line]))
         assert mistake.startswith(f"belated.toml, line {4 + len(lines)}: bandits.offers.{name}: ")
         assert expected in mistake

@@ -233,7 +233,7 @@ def test_a_learner_that_slept_drops_what_it_had() -> None:
     town.run(first, second, seconds=10)
     town.events(50)
     town.run(second, seconds=12)
-    epochs = {p: held.epoch for p, held in first.worker.owned.items()}
+    epochs = {p: partition.epoch for p, partition in first.worker.owned.items()}
     membership = first.worker.membership
     assert isinstance(membership, Membership)
     ends = membership._ends
@@ -247,7 +247,7 @@ def test_a_learner_that_slept_drops_what_it_had() -> None:
     town.run(first, second, seconds=10)
     assert sorted(itertools.chain(*owned(first, second))) == [0, 1, 2, 3]
     assert all(len(partitions) == 2 for partitions in owned(first, second))
-    assert all(held.epoch > epochs.get(p, 0) for p, held in first.worker.owned.items())
+    assert all(partition.epoch > epochs.get(p, 0) for p, partition in first.worker.owned.items())
     town.check()
 
 

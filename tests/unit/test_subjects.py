@@ -39,17 +39,20 @@ def opened(journal: MemoryJournal | SQLiteJournal | None = None) -> tuple[Bandit
 def test_a_reward_counts_for_the_latest_decision_before_it() -> None:
     """Neither for an earlier one, nor for that of another subject, nor for a later one."""
     bandit, clock = opened()
-    earlier = bandit.decide(rows=ROWS, subject="user-17")
+    earlier_decision = bandit.decide(rows=ROWS, subject="user-17")
     clock.now += 10
     latest = bandit.decide(rows=ROWS, subject="user-17")
-    other = bandit.decide(rows=ROWS, subject="user-18")
+    other_decision = bandit.decide(rows=ROWS, subject="user-18")
     clock.now += 10
     at = clock.now
     clock.now += 10
-    later = bandit.decide(rows=ROWS, subject="user-17")
+    later_decision = bandit.decide(rows=ROWS, subject="user-17")
     receipt = bandit.observe(subject="user-17", value=1.0, at=_moment(at), event_id="order-1")
     assert (receipt.id, receipt.status) == ("order-1", "credited")
-    states = [bandit.entry(decision).state for decision in (earlier, latest, other, later)]
+    states = [
+        bandit.entry(decision).state
+        for decision in (earlier_decision, latest, other_decision, later_decision)
+    ]
     assert states == ["pending", "rewarded", "pending", "pending"]
     assert bandit.entry(latest).reported[0].part == "order-1"
 
@@ -240,13 +243,13 @@ def test_all_decisions_of_a_subject_are_in_one_partition() -> None:
     assert partitions == {slot_of_subject("user-17") % 4}
     partition = slot_of_subject("user-17") % 4
     names = [f"order-{n}" for n in range(20)]
-    fitting, other = (
+    fitting, other_id = (
         next(name for name in names if (partition_of(key_of(name), 4) == partition) == fits)
         for fits in (True, False)
     )
     assert bandit.decide(rows=ROWS, id=fitting, subject="user-17").id == fitting
     with pytest.raises(InvalidInput, match="a different partition than the subject 'user-17'"):
-        bandit.decide(rows=ROWS, id=other, subject="user-17")
+        bandit.decide(rows=ROWS, id=other_id, subject="user-17")
 
 
 def test_the_context_can_name_the_subject() -> None:

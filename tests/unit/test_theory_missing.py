@@ -171,10 +171,10 @@ def test_the_bound_for_any_dependence_is_its_formula() -> None:
     law, L, T = Uniform(10).params(), math.log(20), 3000
     assert law.sigma_r == 25.0
     s, C4 = 25 * float(zeta(2.0)), 2 * 25**2 + 1
-    one_round = 5 + s * math.sqrt(2 * (L + math.log(C4)))
-    assert theory.missing_random(5, 25, 1, delta=0.05) == pytest.approx(one_round)
+    round_bound = 5 + s * math.sqrt(2 * (L + math.log(C4)))
+    assert theory.missing_random(5, 25, 1, delta=0.05) == pytest.approx(round_bound)
     assert theory.missing_random(5, 25, 1, horizon=T, delta=0.05) == pytest.approx(
-        one_round + s * math.sqrt(2 * math.log(T))
+        round_bound + s * math.sqrt(2 * math.log(T))
     )
 
 

@@ -72,10 +72,10 @@ def test_reverse_hazards_by_their_definition() -> None:
     expected = np.ones(len(EDGES))
     for j in range(len(EDGES) - 1, 0, -1):
         old = conversions.age >= EDGES[j] - 1e-12
-        by = old & (conversions.after <= EDGES[j])
-        within = by & (conversions.after > EDGES[j - 1])
+        converted = old & (conversions.after <= EDGES[j])
+        converted_within = converted & (conversions.after > EDGES[j - 1])
         prior = 30.0 * (base[j] - base[j - 1]) / base[j]
-        reverse = (within.sum() + prior) / (by.sum() + 30.0)
+        reverse = (converted_within.sum() + prior) / (converted.sum() + 30.0)
         expected[j - 1] = expected[j] * (1.0 - reverse)
     expected[0] = 0.0
     np.testing.assert_allclose(law.shares, expected, rtol=1e-3, atol=1e-12)
@@ -164,9 +164,9 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, 
     value = np.ones(n) if isinstance(family, Bernoulli) else rng.choice([10.0, 30.0], n)
     age, delay = 1.5 * rng.random(n), truncated(3.0, n, rng)
     is_observed = converts & (delay <= age)
-    held = np.minimum(age, 1.0)
+    capped_age = np.minimum(age, 1.0)
     conversions = Conversions(
-        delay[is_observed], np.zeros(int(is_observed.sum())), held[is_observed]
+        delay[is_observed], np.zeros(int(is_observed.sum())), capped_age[is_observed]
     )
     part = DecidedRows(rows, np.where(is_observed, value, 0.0), age)
     return AgedDecisions((3,), [part], conversions), theta

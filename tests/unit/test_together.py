@@ -59,10 +59,10 @@ def test_a_reward_is_learned_when_the_window_ends() -> None:
     shop.wait(1)
     assert known(shop.bandit) == (2, 0)
     assert shop.bandit.entry(unrewarded).state == "defaulted"
-    on_arrival = Shop("on arrival")
-    decision_id = on_arrival.bandit.decide(rows=ROWS).id
-    on_arrival.bandit.observe(decision_id, 1.0)
-    assert known(on_arrival.bandit) == (1, 0)
+    arrival_shop = Shop("on arrival")
+    decision_id = arrival_shop.bandit.decide(rows=ROWS).id
+    arrival_shop.bandit.observe(decision_id, 1.0)
+    assert known(arrival_shop.bandit) == (1, 0)
 
 
 def test_something_is_due_while_a_reward_is_held_back() -> None:

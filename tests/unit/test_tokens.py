@@ -126,7 +126,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
     genuine = [tokens.of(decided(f"d{n}")) for n in range(1_000)]
     attempts = accepted = 0
     for n, token in enumerate(genuine):
-        id, other = f"d{n}", genuine[n - 1]
+        id, other_id = f"d{n}", genuine[n - 1]
         raw = bytearray(base64.urlsafe_b64decode(token[4:]))
         flips = []
         for _ in range(40):
@@ -142,7 +142,7 @@ def test_of_a_hundred_thousand_forgeries_none_is_taken(clock: Clock) -> None:
         guesses = ["new." + "".join(rng.choices(letters, k=72)) for _ in range(10)]
         ends = tokens.of(decided(id, NOW + 365 * 86_400 * SECOND))
         mixed = [
-            other,
+            other_id,
             other_tokens.of(decided(id)),
             foreign_tokens.of(decided(id)),
             "old." + token[4:],
@@ -245,14 +245,14 @@ def test_the_status_says_what_is_missing() -> None:
 def test_a_token_reports_ten_times_a_minute(clock: Clock) -> None:
     """Each for itself; the eleventh waits for the minute to end, and is not refused for good."""
     tokens = tokens_of(clock=clock)
-    token, other = tokens.of(decided("a")), tokens.of(decided("b"))
+    token, other_token = tokens.of(decided("a")), tokens.of(decided("b"))
     for _ in range(10):
         assert takes(tokens, "a", token)
         clock.now += 1_000_000
     with pytest.raises(RateLimited, match="10 times in 60 s") as error:
         tokens.check("a", RewardBody(1.0, token=token), False)
     assert problem_of(error.value)[1]["retry-after"] == "50"
-    assert takes(tokens, "b", other)
+    assert takes(tokens, "b", other_token)
     clock.now += 50_000_000
     assert takes(tokens, "a", token)
 

@@ -83,11 +83,11 @@ def test_a_window_ends_the_warning() -> None:
 
 def test_delays_that_depend_on_the_reward_are_warned_of() -> None:
     """Successes that come later, or sooner, than failures: the sign of the correlation is said."""
-    late, soon = delays.Geometric(mean=60), delays.Geometric(mean=5)
-    (message,) = said(delays.RewardDependent(zero_law=soon, one_law=late))
+    long_delay, short_delay = delays.Geometric(mean=60), delays.Geometric(mean=5)
+    (message,) = said(delays.RewardDependent(zero_law=short_delay, one_law=long_delay))
     assert "depend on the reward (correlation 0." in message
     assert "biased" in message
-    (message,) = said(delays.RewardDependent(zero_law=late, one_law=soon))
+    (message,) = said(delays.RewardDependent(zero_law=long_delay, one_law=short_delay))
     assert "depend on the reward (correlation -0." in message
 
 
