@@ -55,10 +55,10 @@ def live(journal: Journal) -> Fold:
 
 def rebuilt(journal: Journal, folder: str | Path) -> Fold:
     """Return the state rebuilt from the archive and the remaining journal."""
-    whole = WholeJournal(journal, Archive(folder, journal.bandit))
+    whole_journal = WholeJournal(journal, Archive(folder, journal.bandit))
     fold = empty_fold(journal)
-    fold.begin(whole)
-    fold.catch_up(whole)
+    fold.begin(whole_journal)
+    fold.catch_up(whole_journal)
     return fold
 
 
@@ -79,35 +79,35 @@ def assert_same(fold: Fold, other: Fold) -> None:
 def fill(journal: Journal, first: int, days: int, each: int = 500, seed: int = 0) -> None:
     """Append days of decisions, from day one on, with every possible history."""
     rng = np.random.default_rng((seed, first))
-    told: list[tuple[int, Event]] = []
+    events: list[tuple[int, Event]] = []
     requests: dict[str, bytes] = {}
     for n in range(days * each):
         at = START + first * DAY + int(days * DAY * n / (days * each))
         id = f"order-{first}-{n}"
         x = rng.random(2, dtype=np.float32)
         decision = Decision(id, at, f"a{n % 3}", n % 3, x, 0.5, 0.4, n, activated=n % 7 != 0)
-        told.append((at, decision))
+        events.append((at, decision))
         if n % 4:
             rows = np.stack([x, x + 1, x + 2]).astype(np.float32)
-            kept = keep_request(id, 1.0, 3, ["a0", "a1", "a2"], rows, None, [0.4, 0.3, 0.3])
-            assert kept is not None
-            requests[id] = kept
-        told += _later(id, at, n, decision, rng)
+            blob = keep_request(id, 1.0, 3, ["a0", "a1", "a2"], rows, None, [0.4, 0.3, 0.3])
+            assert blob is not None
+            requests[id] = blob
+        events += _later(id, at, n, decision, rng)
     for hour in range(days * 24 + 1):
         at = START + first * DAY + hour * HOUR
-        told += [(at, Settled(partition, at)) for partition in range(journal.partitions)]
-    told.sort(key=lambda one: one[0])
+        events += [(at, Settled(partition, at)) for partition in range(journal.partitions)]
+    events.sort(key=lambda entry: entry[0])
     end = START + (first + days) * DAY
-    told = [one for one in told if one[0] < end]
-    for start in range(0, len(told), 500):
-        page = told[start : start + 500]
-        kept_here = {
+    events = [entry for entry in events if entry[0] < end]
+    for start in range(0, len(events), 500):
+        page = events[start : start + 500]
+        page_requests = {
             n: requests[event.id]
             for n, (_, event) in enumerate(page)
             if isinstance(event, Decision) and event.id in requests
         }
         journal.append(
-            [event for _, event in page], recorded=[at for at, _ in page], requests=kept_here
+            [event for _, event in page], recorded=[at for at, _ in page], requests=page_requests
         )
 
 
@@ -115,31 +115,31 @@ def _later(id: str, at: int, n: int, decision: Decision, rng: Any) -> list[tuple
     """Return the events of a decision, which may arrive late or before it."""
     wait = int(rng.exponential(5 * HOUR))
     value = float(rng.random() < 0.4)
-    found: list[tuple[int, Event]] = []
+    events: list[tuple[int, Event]] = []
     if n % 3:
-        found.append((at + wait, Reward(id, at + wait, value)))
+        events.append((at + wait, Reward(id, at + wait, value)))
     if n % 11 == 0:
-        found.append((at + 2 * HOUR, Activation(id, at + 2 * HOUR)))
+        events.append((at + 2 * HOUR, Activation(id, at + 2 * HOUR)))
     if n % 13 == 0:
-        found.append((at + wait + HOUR, Reward(id, at + wait, 1.0 - value)))  # another value
+        events.append((at + wait + HOUR, Reward(id, at + wait, 1.0 - value)))  # another value
     if n % 17 == 0:
-        found.append((at + 9 * HOUR, Reward(id, at, 1.0, part="more")))
+        events.append((at + 9 * HOUR, Reward(id, at, 1.0, part="more")))
     if n % 19 == 0:
-        found.append((at + HOUR, Void(id, at)))
+        events.append((at + HOUR, Void(id, at)))
     if n % 23 == 0:
-        found.append((at - HOUR, Reward(id, at, 1.0)))  # before its decision
+        events.append((at - HOUR, Reward(id, at, 1.0)))  # before its decision
     if n % 29 == 0:
-        found.append((at + 3 * DAY, Reward(id, at, 1.0)))  # beyond the retention
-        found.append((at + 3 * DAY, Void(id, at)))
+        events.append((at + 3 * DAY, Reward(id, at, 1.0)))  # beyond the retention
+        events.append((at + 3 * DAY, Void(id, at)))
     if n % 31 == 0:
-        found.append((at + HOUR, decision))  # again
+        events.append((at + HOUR, decision))  # again
     if n % 37 == 0:  # the id is used again, once the first was forgotten
-        again = Decision(id, at + 4 * DAY, "a0", 0, decision.x, 0.5, 1.0, n)
-        found.append((at + 4 * DAY, again))
-        found.append((at + 4 * DAY + HOUR, Reward(id, at, 1.0)))
+        repeat = Decision(id, at + 4 * DAY, "a0", 0, decision.x, 0.5, 1.0, n)
+        events.append((at + 4 * DAY, repeat))
+        events.append((at + 4 * DAY + HOUR, Reward(id, at, 1.0)))
     if n % 41 == 0:
-        found.append((at + HOUR, Reward(f"nobody-{n}", at, 1.0)))
-    return found
+        events.append((at + HOUR, Reward(f"nobody-{n}", at, 1.0)))
+    return events
 
 
 def erase(journal: Journal, id: str) -> None:

@@ -34,9 +34,9 @@ class Asking:
     ) -> httpx.Response:
         """Send a request unchanged; header names have hyphens for underscores."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        named = {"content-type": "application/json"}
-        named |= {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.http.request(method, self.base + path, content=content, headers=named)
+        fields = {"content-type": "application/json"}
+        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.http.request(method, self.base + path, content=content, headers=fields)
 
     def decide(self, body: bytes | dict[str, Any]) -> httpx.Response:
         """Request a decision."""
@@ -56,8 +56,8 @@ class Asking:
 
     def story(self, id: str) -> dict[str, Any]:
         """Return everything known about a decision."""
-        found: dict[str, Any] = self.send("GET", f"/decisions/{id}").json()
-        return found
+        story: dict[str, Any] = self.send("GET", f"/decisions/{id}").json()
+        return story
 
     @property
     def length(self) -> int:
@@ -66,7 +66,7 @@ class Asking:
 
     def refused(self, ask: Callable[[], httpx.Response], *statuses: int) -> str:
         """Assert that a request is rejected as documented, storing nothing; return the detail."""
-        before = self.length
+        length = self.length
         response = ask()
         assert response.status_code in statuses, response.text[:500]
         assert response.headers["content-type"] == "application/problem+json"
@@ -74,7 +74,7 @@ class Asking:
         assert problem.status == response.status_code
         assert problem.detail
         assert len(problem.detail) < 500
-        assert self.length == before
+        assert self.length == length
         if response.status_code not in (404, 405):
             method, path = response.request.method, response.request.url.raw_path.decode()
             route = find(method, "", path.partition("?")[0].split("/")[3:])

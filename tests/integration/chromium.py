@@ -53,24 +53,24 @@ class Chromium:
         self._read = b""
         self._session: str | None = None
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
+        session = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = session["sessionId"]
         self._call("Page.enable")
 
     def open(self, url: str) -> None:
         """Load a page."""
-        failed = self._call("Page.navigate", url=url).get("errorText")
-        assert not failed, failed
+        error = self._call("Page.navigate", url=url).get("errorText")
+        assert not error, error
         while self._next().get("method") != "Page.loadEventFired":
             pass
 
     def run(self, script: str) -> Any:
         """Return the value of an expression in the page; a promise is awaited."""
-        found = self._call(
+        result = self._call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
 
     def close(self) -> None:
         """End the browser."""
@@ -99,8 +99,8 @@ class Chromium:
         while (answer := self._next()).get("id") != number:
             pass
         assert "error" not in answer, answer
-        found: dict[str, Any] = answer["result"]
-        return found
+        result: dict[str, Any] = answer["result"]
+        return result
 
     def _next(self) -> dict[str, Any]:
         """Return the next message of the browser."""
@@ -110,5 +110,5 @@ class Chromium:
             assert part, "the browser has ended"
             self._read += part
         line, _, self._read = self._read.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message

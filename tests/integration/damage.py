@@ -42,5 +42,5 @@ def flip(dsn: str, column: str, where: str, *values: object) -> None:
     """Flip one bit in the middle; a second call restores it."""
     table = {"event": "record", "value": "cell"}[column]
     bit = f"4 * length({column})"
-    flipped = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"
-    meddle(dsn, f"UPDATE belated.{table} SET {column} = {flipped} WHERE {where}", *values)
+    expression = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"
+    meddle(dsn, f"UPDATE belated.{table} SET {column} = {expression} WHERE {where}", *values)

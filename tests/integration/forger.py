@@ -52,18 +52,18 @@ class SQLiteForger:
 
     def rows(self) -> list[Row]:
         """Return all records."""
-        find = "SELECT place, recorded, event FROM record WHERE place >= ? AND place < ?"
-        found = self._connection.execute(f"{find} ORDER BY place", self._range).fetchall()
-        return [Row(*file.split_place(place), *rest) for place, *rest in found]
+        query = "SELECT place, recorded, event FROM record WHERE place >= ? AND place < ?"
+        rows = self._connection.execute(f"{query} ORDER BY place", self._range).fetchall()
+        return [Row(*file.split_place(place), *columns) for place, *columns in rows]
 
     def replace(self, rows: list[Row]) -> None:
         """Store these rows instead."""
         values = []
-        for one in rows:
-            place = file.place_of(self._number, one.partition, one.position)
-            mark = sqlite.mark_of(read_event(one.event), sqlite.keyed_hash(self._secret))
-            check = sqlite.check_of(place, one.recorded, mark, one.event)
-            values.append((place, one.recorded, mark, check, digest_of(one.event), one.event))
+        for row in rows:
+            place = file.place_of(self._number, row.partition, row.position)
+            mark = sqlite.mark_of(read_event(row.event), sqlite.keyed_hash(self._secret))
+            check = sqlite.check_of(place, row.recorded, mark, row.event)
+            values.append((place, row.recorded, mark, check, digest_of(row.event), row.event))
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM record WHERE place >= ? AND place < ?", self._range)
@@ -97,20 +97,20 @@ class PostgresForger:
 
     def rows(self) -> list[Row]:
         """Return all records."""
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT partition, position, recorded, event FROM belated.record WHERE bandit = %s "
             "ORDER BY partition, position",
             (self._number,),
         )
-        return [Row(*one) for one in found]
+        return [Row(*row) for row in rows]
 
     def replace(self, rows: list[Row]) -> None:
         """Store these rows instead."""
         values = []
-        for one in rows:
-            digest = digest_of(one.event)
-            mark = postgres.mark_of(read_event(one.event), digest)
-            values.append((self._number, *one, postgres.check_of(*one), mark, digest))
+        for row in rows:
+            digest = digest_of(row.event)
+            mark = postgres.mark_of(read_event(row.event), digest)
+            values.append((self._number, *row, postgres.check_of(*row), mark, digest))
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("DELETE FROM belated.record WHERE bandit = %s", (self._number,))
             cursor.executemany(
@@ -133,9 +133,9 @@ class PostgresForger:
 
 def _registered(store: Store, bandit: str) -> tuple[int, bytes]:
     with closing(store.cells()) as cells:
-        _, found = find_bandit(cells, bandit)
-    assert found is not None
-    return found.number, found.secret
+        _, entry = find_bandit(cells, bandit)
+    assert entry is not None
+    return entry.number, entry.secret
 
 
 def forger(store: Store, address: str, bandit: str) -> Forger:
@@ -147,4 +147,4 @@ def forger(store: Store, address: str, bandit: str) -> Forger:
 
 def stored(store: Store, bandit: str) -> StoredBandit:
     """Return a store's metadata of a bandit."""
-    return next(one for one in store.describe() if one.name == bandit)
+    return next(entry for entry in store.describe() if entry.name == bandit)

@@ -37,12 +37,12 @@ def change(kafka: KafkaCluster, topic: str, setting: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.address})
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    (altered,) = admin.incremental_alter_configs([resource]).values()
-    altered.result(30)
+    (alteration,) = admin.incremental_alter_configs([resource]).values()
+    alteration.result(30)
     while True:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
-        (described,) = admin.describe_configs([asked]).values()
-        if described.result(30)[setting].value == value:
+        query = ConfigResource(ResourceType.TOPIC, topic)
+        (description,) = admin.describe_configs([query]).values()
+        if description.result(30)[setting].value == value:
             return
         time.sleep(0.05)
 
@@ -58,10 +58,10 @@ def read_outcomes(kafka: KafkaCluster, journal: KafkaJournal) -> list[tuple[str,
     }
     consumer = Consumer(settings)
     consumer.subscribe([f"{journal._topic}.outcomes"])
-    found, ended = [], set[int]()
-    until = time.monotonic() + 60
-    while len(ended) < journal.partitions:
-        assert time.monotonic() < until
+    messages, partitions = [], set[int]()
+    deadline = time.monotonic() + 60
+    while len(partitions) < journal.partitions:
+        assert time.monotonic() < deadline
         message = consumer.poll(1.0)
         if message is None:
             continue
@@ -70,8 +70,8 @@ def read_outcomes(kafka: KafkaCluster, journal: KafkaJournal) -> list[tuple[str,
             key, value = message.key(), message.value()
             assert key is not None
             assert value is not None
-            found.append((key.decode(), value))
+            messages.append((key.decode(), value))
         elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition() or 0)
+            partitions.add(message.partition() or 0)
     consumer.close()
-    return found
+    return messages

@@ -37,7 +37,7 @@ def find_jars() -> Path | None:
     places = [Path(os.environ["KAFKA_LIBS"])] if "KAFKA_LIBS" in os.environ else []
     places += sorted(cache.glob("belated/kafka-*"), reverse=True)
     has_java = shutil.which("java") is not None
-    return next((one for one in places if has_java and any(one.glob("kafka_*.jar"))), None)
+    return next((folder for folder in places if has_java and any(folder.glob("kafka_*.jar"))), None)
 
 
 def require_jars() -> None:
@@ -102,7 +102,7 @@ class KafkaCluster:
     @property
     def pids(self) -> list[int]:
         """The processes of the running brokers."""
-        return [one.pid for one in self._processes.values() if one.poll() is None]
+        return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def start(self, *brokers: int) -> None:
         """Restart brokers that were killed, and wait until they respond."""
@@ -170,12 +170,12 @@ class KafkaCluster:
         }
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (home / "server.properties").write_text("".join(lines), encoding="utf-8")
-        named = f"--cluster-id={self._id}"  # which may begin with a dash
-        command = [*self._java, "kafka.tools.StorageTool", "format", named, "-c",
+        option = f"--cluster-id={self._id}"  # which may begin with a dash
+        command = [*self._java, "kafka.tools.StorageTool", "format", option, "-c",
                    str(home / "server.properties")]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"Kafka's storage was not made: {done.stderr.decode()}")
+        result = subprocess.run(command, capture_output=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"Kafka's storage was not made: {result.stderr.decode()}")
 
     def _launch(self, broker: int) -> None:
         home = self._folder / str(broker)
@@ -209,9 +209,9 @@ def main() -> None:
     """Print the address; stop when the input ends, or at a signal."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--brokers", type=int, default=1, help="how many (default: 1)")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    cluster = KafkaCluster(chosen.brokers)
+    cluster = KafkaCluster(options.brokers)
     try:
         print(cluster.address, flush=True)
         sys.stdin.read()

@@ -40,9 +40,9 @@ def make(
 
 def known(store: Store, url: str) -> Made:
     """Create a key with all scopes, and wait until a service knows it."""
-    made = make(store, "decide", "reward", "read")
-    eventually(lambda: answers(url, made, "/metrics") == 200)
-    return made
+    key = make(store, "decide", "reward", "read")
+    eventually(lambda: answers(url, key, "/metrics") == 200)
+    return key
 
 
 def revoke(store: Store, id: str) -> None:

@@ -14,10 +14,10 @@ from belated.service.learning.learning_service import LearningService
 
 def folds_of(app: Service) -> dict[str, Fold]:
     """Return the folds of a running service's learners."""
-    running = app._learners.running.items()
+    learners = app._learners.running.items()
     return {
         name: learner.fold
-        for name, learner in running
+        for name, learner in learners
         if isinstance(learner, LearningService) and learner.fold is not None
     }
 
@@ -31,16 +31,16 @@ def check_ledger(live: Fold, definition: Definition, store: Store) -> None:
             live.clear()
             live.begin(journal)
             live.catch_up(journal)
-        fresh = Fold(
+        reference = Fold(
             definition.policy,
             definition.rewards,
             partitions=journal.partitions,
             retention=definition.retention,
         )
-        fresh.begin(journal)
-        fresh.catch_up(journal)
-    assert live.digest == fresh.digest
-    assert live.counters == fresh.counters
-    for fold in (live, fresh):
+        reference.begin(journal)
+        reference.catch_up(journal)
+    assert live.digest == reference.digest
+    assert live.counters == reference.counters
+    for fold in (live, reference):
         for numbers in (fold.model.theta, fold.model.observed, fold.model.decided):
             assert np.isfinite(numbers).all()

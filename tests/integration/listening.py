@@ -31,13 +31,13 @@ class _Lines(logging.Handler):
 def listening() -> Iterator[list[str]]:
     """Yield the lines, which are added as they are logged."""
     handler = _Lines()
-    before = {name: logging.getLogger(name).level for name in _LEVELS}
+    levels = {name: logging.getLogger(name).level for name in _LEVELS}
     for name, level in _LEVELS.items():
         logging.getLogger(name).addHandler(handler)
         logging.getLogger(name).setLevel(level)
     try:
         yield handler.lines
     finally:
-        for name, level in before.items():
+        for name, level in levels.items():
             logging.getLogger(name).removeHandler(handler)
             logging.getLogger(name).setLevel(level)

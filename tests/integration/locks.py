@@ -24,10 +24,10 @@ def backend(journal: PostgresJournal) -> int:
 def waits_for_lock(dsn: str, process: int) -> bool:
     """Return whether the server reports that its process waits for a lock."""
     with psycopg.connect(dsn) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
         ).fetchone()
-    return found == ("Lock",)
+    return row == ("Lock",)
 
 
 def append_in(

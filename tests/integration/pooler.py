@@ -35,12 +35,12 @@ unix_socket_dir =
 
 def require_pooler() -> str:
     """Return the path of PgBouncer; skip the test if it is missing, except in CI."""
-    found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if found is None:
+    path = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if path is None:
         if os.environ.get("CI"):
             raise FileNotFoundError("pgbouncer is missing: run .ci/pgbouncer")
         pytest.skip("no PgBouncer found: `apt-get install pgbouncer`")
-    return found
+    return path
 
 
 @contextmanager
@@ -53,8 +53,8 @@ def pooled(server: PostgresServer, mode: str, size: int = 10) -> Iterator[str]:
         _SETTINGS.format(server=server.port, port=port, mode=mode, size=size, folder=folder)
     )
     if user is not None:
-        for one in (folder, settings):
-            shutil.chown(one, user)
+        for path in (folder, settings):
+            shutil.chown(path, user)
     process = subprocess.Popen(
         [program, "-q", str(settings)], stdin=subprocess.DEVNULL, **_as(user)
     )

@@ -178,8 +178,8 @@ class PostgresServer:
             )
 
     def _answers(self) -> bool:
-        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(ready, check=False).returncode == 0
+        probe = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(probe, check=False).returncode == 0
 
 
 #: Starts a server with these settings.
@@ -190,8 +190,8 @@ def _user() -> str | None:
     """Return the user that the server runs as; None for that of this process."""
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in _USERS if name in known)
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in _USERS if name in names)
 
 
 def _as(user: str | None) -> dict[str, Any]:
@@ -211,11 +211,11 @@ def _fresh_cluster(programs: Path, user: str | None) -> Path:
     # The files are synced at the first checkpoint; a fresh cluster need not wait for it.
     command = [str(programs / "initdb"), "-D", str(folder / "data"), "-A", "trust",
                "-U", "belated", "-E", "UTF8", "--locale=C", "--no-sync"]  # fmt: skip
-    done: subprocess.CompletedProcess[bytes] = subprocess.run(
+    result: subprocess.CompletedProcess[bytes] = subprocess.run(
         command, cwd=folder, capture_output=True, check=False, **_as(user)
     )
-    if done.returncode:
-        raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')}")
+    if result.returncode:
+        raise RuntimeError(f"initdb failed: {result.stderr.decode(errors='replace')}")
     return folder / "data"
 
 

@@ -62,8 +62,8 @@ class Process:
 
     def said(self, message: str) -> dict[str, Any] | None:
         """Return the first log line with this message; every line must be JSON."""
-        whole, _, _ = self.log.rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines()]
+        text, _, _ = self.log.rpartition("\n")
+        lines = [json.loads(line) for line in text.splitlines()]
         return next((line for line in lines if line["message"] == message), None)
 
     @property
@@ -79,9 +79,9 @@ class Process:
             return self.said(message) is not None
 
         later(is_so, f"it has not said {message!r}")
-        found = self.said(message)
-        assert found is not None
-        return found
+        line = self.said(message)
+        assert line is not None
+        return line
 
     def mentions(self, text: str) -> bool:
         """Whether the log contains this text."""
@@ -119,15 +119,15 @@ class Process:
 
     def decide(self, **offer: object) -> str:
         """Request a decision; return its id."""
-        status, found = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
-        assert status == 201, found
-        id: str = found["id"]
+        status, response = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
+        assert status == 201, response
+        id: str = response["id"]
         return id
 
     def reward(self, id: str, value: float = 1.0) -> None:
         """Report a reward."""
-        status, found = self.ask("PUT", f"/v1/offers/decisions/{id}/reward", {"value": value})
-        assert status == 202, found
+        status, response = self.ask("PUT", f"/v1/offers/decisions/{id}/reward", {"value": value})
+        assert status == 202, response
 
     def state(self) -> dict[str, Any]:
         """Return the state of the bandit."""

@@ -68,23 +68,25 @@ class Prometheus:
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return the current series of an expression."""
-        found: list[dict[str, Any]] = self._get(f"query?query={quote(expression)}")["result"]
-        return found
+        series: list[dict[str, Any]] = self._get(f"query?query={quote(expression)}")["result"]
+        return series
 
     def alerts(self, state: str = "firing") -> set[str]:
         """Return the names of the firing alerts, or of the pending ones."""
-        found = self._get("alerts")["alerts"]
-        return {one["labels"]["alertname"] for one in found if one["state"] == state}
+        alerts = self._get("alerts")["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == state}
 
     def firing(self) -> set[tuple[str, str]]:
         """Return the firing alerts, each with its bandit, or an empty text if it has none."""
-        found = [one for one in self._get("alerts")["alerts"] if one["state"] == "firing"]
-        return {(one["labels"]["alertname"], one["labels"].get("bandit", "")) for one in found}
+        alerts = [alert for alert in self._get("alerts")["alerts"] if alert["state"] == "firing"]
+        return {
+            (alert["labels"]["alertname"], alert["labels"].get("bandit", "")) for alert in alerts
+        }
 
     def targets(self) -> dict[str, str]:
         """Return whether each process could be scraped: up, down or unknown."""
-        found = self._get("targets")["activeTargets"]
-        return {one["scrapeUrl"]: one["health"] for one in found}
+        targets = self._get("targets")["activeTargets"]
+        return {target["scrapeUrl"]: target["health"] for target in targets}
 
     def wait(self, seconds: float) -> None:
         """Wait while the server runs."""
@@ -115,12 +117,12 @@ def fast_alerts(file: Path, factor: int, least: int) -> None:
     units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
     def divide(found: re.Match[str], least: int) -> str:
-        before, count, unit = found.groups()
-        return f"{before}{max(least, int(count) * units[unit] // factor)}s"
+        prefix, count, unit = found.groups()
+        return f"{prefix}{max(least, int(count) * units[unit] // factor)}s"
 
     text = ALERTS.read_text(encoding="utf-8")
-    text = re.sub(r"(for: )(\d+)([smhd])", lambda found: divide(found, 1), text)
-    text = re.sub(r"(\[|offset )(\d+)([smhd])", lambda found: divide(found, least), text)
+    text = re.sub(r"(for: )(\d+)([smhd])", lambda match: divide(match, 1), text)
+    text = re.sub(r"(\[|offset )(\d+)([smhd])", lambda match: divide(match, least), text)
     file.write_text(text, encoding="utf-8")
 
 

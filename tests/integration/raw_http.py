@@ -81,11 +81,11 @@ class Raw:
 
     def rest(self) -> bytes:
         """Return everything received until the other side closes the connection."""
-        found = b""
+        data = b""
         with suppress(ConnectionError):
             while part := self.socket.recv(65_536):
-                found += part
-        return found
+                data += part
+        return data
 
     def answers(self) -> list[Answer]:
         """Return the parsed responses until the other side closes the connection."""
@@ -94,7 +94,7 @@ class Raw:
 
 def answers_in(data: bytes) -> list[Answer]:
     """Parse consecutive responses; any bytes between two of them are an error."""
-    found = []
+    answers = []
     while data:
         form = re.match(rb"HTTP/1\.1 (\d\d\d) [^\r\n]*\r\n", data)
         assert form is not None, data[:200]
@@ -103,9 +103,9 @@ def answers_in(data: bytes) -> list[Answer]:
         length = re.search(rb"\r\ncontent-length: (\d+)", head.lower())
         size = int(length[1]) if length and status not in (100, 204) else 0
         assert len(data) >= size, (head, data)
-        found.append(Answer(status, head.decode("latin-1"), data[:size]))
+        answers.append(Answer(status, head.decode("latin-1"), data[:size]))
         data = data[size:]
-    return found
+    return answers
 
 
 def said(port: int, data: bytes, pieces: int = 1) -> list[Answer]:
@@ -117,4 +117,4 @@ def said(port: int, data: bytes, pieces: int = 1) -> list[Answer]:
 
 def statuses(port: int, data: bytes, pieces: int = 1) -> list[int]:
     """Return only the statuses."""
-    return [one.status for one in said(port, data, pieces)]
+    return [answer.status for answer in said(port, data, pieces)]

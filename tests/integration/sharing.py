@@ -126,22 +126,22 @@ def assert_processes_agree(
         subprocess.Popen(
             [
                 *(sys.executable, "-c", PLAY, kind.__name__, str(place), name, folder),
-                *map(str, (me, players, rounds, partitions)),
+                *map(str, (player, players, rounds, partitions)),
             ],
             stdout=subprocess.PIPE,
             text=True,
         )
-        for me in range(players)
+        for player in range(players)
     ]
-    told = []
+    results = []
     for process in processes:
         out, _ = process.communicate(timeout=600)
         assert process.returncode == 0
-        told.append(json.loads(out))
-    with Bandit(policy=UCB, rewards=EVER, journal=kind(str(place), bandit=name)) as fresh:
-        past = fresh.as_of("9999-12-31T00:00Z")  # from the beginning, without a snapshot
-        for bandit in (fresh, past):
-            told.append(
+        results.append(json.loads(out))
+    with Bandit(policy=UCB, rewards=EVER, journal=kind(str(place), bandit=name)) as reopened:
+        view = reopened.as_of("9999-12-31T00:00Z")  # from the beginning, without a snapshot
+        for bandit in (reopened, view):
+            results.append(
                 {
                     "digest": bandit.digest,
                     "counts": bandit.decision_counts,
@@ -151,14 +151,14 @@ def assert_processes_agree(
                     "theta": bandit.estimate.theta.tolist(),
                 }
             )
-    thetas = [one.pop("theta") for one in told]
-    assert all(one == told[0] for one in told)
+    thetas = [result.pop("theta") for result in results]
+    assert all(result == results[0] for result in results)
     for theta in thetas:
         np.testing.assert_allclose(theta, thetas[0], rtol=1e-8, atol=1e-8)
     # Everyone decided: its own, two more every tenth round, and the shared ones, which are one.
     decisions = players * (rounds + 2 * len(range(0, rounds, 10))) + rounds
-    assert sum(told[0]["counts"].values()) == decisions
-    assert told[0]["n"] == told[0]["counts"]["rewarded"] > rounds
+    assert sum(results[0]["counts"].values()) == decisions
+    assert results[0]["n"] == results[0]["counts"]["rewarded"] > rounds
 
 
 def assert_opened_where_it_was_left(open_journal: Callable[[], Journal]) -> None:
@@ -176,6 +176,6 @@ def assert_opened_where_it_was_left(open_journal: Callable[[], Journal]) -> None
             bandit.close()
         else:
             bandit.journal.close()  # as a process that ends does
-    with Bandit(policy=UCB, rewards=EVER, journal=open_journal()) as last:
-        assert last.digest == digest
-        assert (last.decision_counts["rewarded"], last.decision_counts["pending"]) == (9, 3)
+    with Bandit(policy=UCB, rewards=EVER, journal=open_journal()) as reopened:
+        assert reopened.digest == digest
+        assert (reopened.decision_counts["rewarded"], reopened.decision_counts["pending"]) == (9, 3)

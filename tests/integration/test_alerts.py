@@ -145,36 +145,36 @@ def _prometheus() -> None:
 def test_the_rules_are_well_formed() -> None:
     """Prometheus accepts the rules."""
     command = ["promtool", "check", "rules", "--lint=all", "--lint-fatal", str(ALERTS)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_each_alert_fires_by_its_cause_alone(tmp_path: Path) -> None:
     """Every alert has a cause here."""
     assert set(CAUSES) == alert_names()
     tests = [_test(minutes, series, {name}) for name, (minutes, series) in CAUSES.items()]
-    done = _promtool(tests, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = _promtool(tests, tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_what_is_found_before_the_first_scrape_is_told(tmp_path: Path) -> None:
     """A counter that is 1 when it is first scraped does not increase; after an hour it is old."""
-    changed = {_of("history_changes_total"): "1+0x{n}"}
-    wrong = {_of("refold_disagreements_total"): "1+0x{n}"}
+    changes = {_of("history_changes_total"): "1+0x{n}"}
+    disagreements = {_of("refold_disagreements_total"): "1+0x{n}"}
     tests = [
-        _test(30, changed, {"BelatedHistoryChanged"}),
-        _test(90, changed, set()),
-        _test(90, wrong, {"BelatedRefoldDisagrees"}),
+        _test(30, changes, {"BelatedHistoryChanged"}),
+        _test(90, changes, set()),
+        _test(90, disagreements, {"BelatedRefoldDisagrees"}),
     ]
-    done = _promtool(tests, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = _promtool(tests, tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
     """During a whole day; a missing metric is a cause as well."""
-    done = _promtool([_test(DAY + 90, {}, set())], tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    silent = _test(30, {}, {"BelatedNoLeader"})
-    silent["input_series"] = []
-    done = _promtool([silent], tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = _promtool([_test(DAY + 90, {}, set())], tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    test = _test(30, {}, {"BelatedNoLeader"})
+    test["input_series"] = []
+    result = _promtool([test], tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr

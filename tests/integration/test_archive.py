@@ -62,8 +62,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
     """Return the output of a command."""
     capsys.readouterr()
     assert main(["journal", *map(str, arguments)]) == code
-    said = capsys.readouterr()
-    return said.out + said.err
+    output = capsys.readouterr()
+    return output.out + output.err
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -77,8 +77,8 @@ def blobs_in(value: Any) -> Iterator[bytes]:
     if isinstance(value, bytes):
         yield value
     elif isinstance(value, dict | list | tuple):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from blobs_in(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from blobs_in(item)
 
 
 def test_archive_and_journal_are_the_whole(
@@ -86,14 +86,14 @@ def test_archive_and_journal_are_the_whole(
 ) -> None:
     """Before a trim, after it, and after more was archived."""
     folder = tmp_path / "archive"
-    said = run(capsys, "archive", named, folder)
-    assert f"archived, {day(-1)} to {day(4)}" in said
+    output = run(capsys, "archive", named, folder)
+    assert f"archived, {day(-1)} to {day(4)}" in output
     assert "no further days" in run(capsys, "archive", named, folder)
     assert_same(rebuilt(used, folder), live(used))
     live(used).save(used)
     arguments = ["--older-than", "2d", "--archived", folder, "--reason", "archived"]
     assert "dropped, up to" in run(capsys, "trim", named, *arguments)
-    assert any(used.start(one).position for one in range(2))
+    assert any(used.start(p).position for p in range(2))
     assert_same(rebuilt(used, folder), live(used))
     fill(used, DAYS, 4)
     assert f"archived, {day(5)} to" in run(capsys, "archive", named, folder)
@@ -101,7 +101,7 @@ def test_archive_and_journal_are_the_whole(
     live(used).save(used)
     run(capsys, "trim", named, *arguments)
     assert_same(rebuilt(used, folder), live(used))
-    places = [(one["partition"], one["position"]) for one in rows_of(folder)]
+    places = [(row["partition"], row["position"]) for row in rows_of(folder)]
     assert len({*places}) == len(places)
 
 
@@ -112,7 +112,7 @@ def test_a_row_says_what_the_journal_says(
     folder = tmp_path / "archive"
     before = read_journal(used)
     run(capsys, "archive", named, folder)
-    rows = {(one["partition"], one["position"]): one for one in rows_of(folder)}
+    rows = {(row["partition"], row["position"]): row for row in rows_of(folder)}
     lines = {(int(before.partition[n]), int(before.position[n])): n for n in range(len(before))}
     assert set(rows) < set(lines)
     assert len(rows) > 1_000
@@ -130,16 +130,16 @@ def test_a_row_says_what_the_journal_says(
             assert row["propensities"] == [0.4, 0.3, 0.3]
     live(used).save(used)
     run(capsys, "trim", named, "--older-than", "2d", "--archived", folder, "--reason", "it")
-    whole = WholeJournal(used, Archive(folder, used.bandit))
-    after = read_journal(whole)
+    journal = WholeJournal(used, Archive(folder, used.bandit))
+    after = read_journal(journal)
     assert [*after.ids] == [*before.ids]
     np.testing.assert_array_equal(after.value, before.value)
     positions = before.position[before.partition == 0].tolist()
-    assert len(whole.requests(0, positions)) > len(used.requests(0, positions))
-    plain = tmp_path / "out.jsonl"
-    arguments = ["--format", "jsonl", "-o", plain, "--archive", folder]
+    assert len(journal.requests(0, positions)) > len(used.requests(0, positions))
+    output = tmp_path / "out.jsonl"
+    arguments = ["--format", "jsonl", "-o", output, "--archive", folder]
     run(capsys, "export", named, *arguments)
-    assert len(plain.read_text().splitlines()) == len(before)
+    assert len(output.read_text().splitlines()) == len(before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
@@ -179,21 +179,21 @@ def test_what_was_erased_is_not_archived(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither its bytes nor its id are archived; the rest is unchanged."""
-    folder, made = tmp_path / "archive", new_id(START + DAYS * DAY)
-    decision = Decision(made, START, "a0", 0, np.ones(2, np.float32), 0.5, 0.4, 1)
+    folder, decision_id = tmp_path / "archive", new_id(START + DAYS * DAY)
+    decision = Decision(decision_id, START, "a0", 0, np.ones(2, np.float32), 0.5, 0.4, 1)
     used.append([decision], recorded=[START + DAYS * DAY])
     fill(used, DAYS, 4, each=50)
     erase(used, "order-0-5")
-    erase(used, made)
+    erase(used, decision_id)
     run(capsys, "archive", named, folder)
-    assert "order-0-5" not in {one["id"] for one in rows_of(folder)}
+    assert "order-0-5" not in {row["id"] for row in rows_of(folder)}
     for file in folder.rglob("*"):
         if file.suffix in (".parquet", ".records"):
             assert "order-0-5'" not in repr(pq.ParquetFile(file).read().to_pylist())
             assert "order-0-5\\x" not in repr(pq.ParquetFile(file).read().to_pylist())
             for data in blobs_in(pq.ParquetFile(file).read().to_pylist()):
-                assert made[16:].encode() not in data
-                assert bytes.fromhex(made[16:]) not in data
+                assert decision_id[16:].encode() not in data
+                assert bytes.fromhex(decision_id[16:]) not in data
     assert [*folder.glob(f"bandit=*/_others/{day(DAYS)}-*.records")]
     assert rebuilt(used, folder).digest == live(used).digest
 
@@ -217,8 +217,8 @@ def test_an_erased_subject_is_not_archived(
     run(capsys, "archive", named, tmp_path)
     files = [file for file in tmp_path.rglob("*") if file.suffix in (".parquet", ".records")]
     blobs = [blob for file in files for blob in blobs_in(pq.ParquetFile(file).read().to_pylist())]
-    for gone in (subjects[0], visits[0][16:], visits[1][16:]):
-        assert not any(gone.encode() in blob for blob in blobs)
+    for text in (subjects[0], visits[0][16:], visits[1][16:]):
+        assert not any(text.encode() in blob for blob in blobs)
     assert any(subjects[1].encode() in blob for blob in blobs)
     assert rebuilt(used, tmp_path).digest == live(used).digest
 
@@ -250,11 +250,11 @@ def test_an_object_store_is_a_folder(
         folder = f"{bucket}/archive"
         run(capsys, "archive", address, folder)
         run(capsys, "archive", address, tmp_path / "local")
-        here, there = open_folder(tmp_path / "local"), open_folder(folder)
-        names = here.names("bandit=default")
+        local, remote = open_folder(tmp_path / "local"), open_folder(folder)
+        names = local.names("bandit=default")
         assert len(names) > 8
-        assert there.names("bandit=default") == names
-        assert [there.read(one) for one in names] == [here.read(one) for one in names]
+        assert remote.names("bandit=default") == names
+        assert [remote.read(name) for name in names] == [local.read(name) for name in names]
         assert "no further days" in run(capsys, "archive", address, folder)
         assert_same(rebuilt(journal, folder), live(journal))
 
@@ -264,8 +264,8 @@ def test_refusals_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[s
     address = f"sqlite:///{tmp_path / 'offers.db'}"
     with open_journal(address) as journal:
         begin(journal)
-    said = run(capsys, "archive", address, tmp_path / "out", "--window", "1d", code=2)
-    assert "has no retention" in said
+    output = run(capsys, "archive", address, tmp_path / "out", "--window", "1d", code=2)
+    assert "has no retention" in output
     assert "no file system is installed for nowhere" in run(
         capsys, "archive", address, "nowhere://bucket", code=2
     )

@@ -96,18 +96,18 @@ def _answers(url: str) -> bool:
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(config: Path) -> None:
     """The body is not buffered beyond its limit."""
     app = asgi_app(config)
-    received = 0
+    count = 0
 
     async def receive() -> dict[str, object]:
-        nonlocal received
-        received += 1
+        nonlocal count
+        count += 1
         return {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
 
     async def request() -> list[dict[str, object]]:
-        sent: list[dict[str, object]] = []
+        messages: list[dict[str, object]] = []
 
         async def send(message: dict[str, object]) -> None:
-            sent.append(message)
+            messages.append(message)
 
         scope = {
             "type": "http", "method": "POST", "path": "/v1/offers/decisions", "query_string": b"",
@@ -115,8 +115,8 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(config: Path) -> 
         }  # fmt: skip
         async with app.lifespan():
             await app(scope, receive, send)  # type: ignore[arg-type]
-        return sent
+        return messages
 
     start, _ = asyncio.run(request())
     assert start["status"] == 413
-    assert received < 20
+    assert count < 20

@@ -35,12 +35,12 @@ def test_what_the_journal_recognises_is_counted_apart(dsn: str, bandit: str) -> 
         policy=DelayedUCB(2, Bernoulli()),
         rewards=Explicit(),
         journal=PostgresJournal(dsn, bandit=bandit),
-    ) as held:
-        id = held.decide(rows=np.eye(2)).id
-        statuses = [held.void(id, at="2026-01-01T00:00Z").status for _ in range(3)]
+    ) as instance:
+        id = instance.decide(rows=np.eye(2)).id
+        statuses = [instance.void(id, at="2026-01-01T00:00Z").status for _ in range(3)]
         assert statuses == ["voided", "duplicate", "duplicate"]
-        assert held.refused_counts == {"duplicate": 2, "conflict": 0}
-        assert sum(held.event_counts.values()) == held.journal.end(0) == 3
+        assert instance.refused_counts == {"duplicate": 2, "conflict": 0}
+        assert sum(instance.event_counts.values()) == instance.journal.end(0) == 3
 
 
 def test_a_bandit_is_opened_where_it_was_left(dsn: str, bandit: str) -> None:

@@ -44,20 +44,20 @@ def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
     """They share neither events nor snapshots nor identities."""
     path = tmp_path / "offers.db"
     with (
-        Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as one,
+        Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as instance,
         Bandit(
             policy=DelayedUCB(2, Bernoulli()),
             rewards=EVER,
             journal=SQLiteJournal(path, bandit="other", partitions=4),
-        ) as other,
+        ) as neighbour,
     ):
-        one.observe(one.decide(rows=np.eye(3), id="a").id, 1.0)
-        assert other.observe("a", 1.0).status == "unmatched"
-        one.save()
-        other.save()
-    with Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as again:
-        assert again.decision_counts == one.decision_counts
-        assert again.digest == one.digest
+        instance.observe(instance.decide(rows=np.eye(3), id="a").id, 1.0)
+        assert neighbour.observe("a", 1.0).status == "unmatched"
+        instance.save()
+        neighbour.save()
+    with Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as reopened:
+        assert reopened.decision_counts == instance.decision_counts
+        assert reopened.digest == instance.digest
 
 
 def test_snapshots_of_other_semantics_do_not_mix(tmp_path: Path) -> None:
@@ -73,20 +73,20 @@ def test_snapshots_of_other_semantics_do_not_mix(tmp_path: Path) -> None:
             policy=UCB, rewards=rewards, journal=journal, clock=clock, seed=1, tuning=tuning
         )
 
-    both = [opened(Explicit(hour)), opened(DefaultAfter(hour))]
+    bandits = [opened(Explicit(hour)), opened(DefaultAfter(hour))]
     rng = np.random.default_rng(0)
     for n in range(40):
-        decision = both[n % 2].decide(rows=rng.normal(size=(4, 3)))
+        decision = bandits[n % 2].decide(rows=rng.normal(size=(4, 3)))
         if n % 3 == 0:
-            both[n % 2].observe(decision.id, float(n % 2))
+            bandits[n % 2].observe(decision.id, float(n % 2))
         clock.now += 3_600_000_000 // 3
-        for bandit in both:
+        for bandit in bandits:
             bandit.sync()
             bandit.save()
-    for bandit in both:
-        fresh, past = opened(bandit.rewards), bandit.as_of("9999-12-31T00:00Z")
-        assert fresh.digest == bandit.digest == past.digest
-        assert fresh.estimate.n == bandit.estimate.n == past.estimate.n > 8
-        np.testing.assert_allclose(fresh.estimate.theta, past.estimate.theta, atol=1e-8)
-        fresh.journal.close()
+    for bandit in bandits:
+        reopened, view = opened(bandit.rewards), bandit.as_of("9999-12-31T00:00Z")
+        assert reopened.digest == bandit.digest == view.digest
+        assert reopened.estimate.n == bandit.estimate.n == view.estimate.n > 8
+        np.testing.assert_allclose(reopened.estimate.theta, view.estimate.theta, atol=1e-8)
+        reopened.journal.close()
         bandit.close()

@@ -102,8 +102,8 @@ def listening_to(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     """One browser for all tests."""
-    with Chromium(tmp_path_factory.mktemp("profile")) as found:
-        yield found
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
 
 
 @pytest.mark.parametrize("way", BLINDLY)
@@ -139,6 +139,6 @@ def test_a_beacon_of_json_needs_credentials_to_be_allowed(
         # What is sent later without credentials comes, so the other would have come by now.
         send = "fetch(URL + 'x', {method: 'POST', headers: {'content-type': 'application/json'}})"
         assert browser.run(f"{send}.then(answer => answer.status)") == 202
-        beacon, later = Strict.came[: 1 + allowed], Strict.came[1 + allowed :]
+        beacon, fetch = Strict.came[: 1 + allowed], Strict.came[1 + allowed :]
     assert beacon == [f"OPTIONS {origin}", f"POST {origin}"][: 1 + allowed]
-    assert later == [f"OPTIONS {origin}", f"POST {origin}"]
+    assert fetch == [f"OPTIONS {origin}", f"POST {origin}"]

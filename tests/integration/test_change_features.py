@@ -54,8 +54,8 @@ NEW_ACTIONS = ["none", "mail", "call", "visit"]
 
 def fields(**changes: Any) -> PerArm:
     """Return the first features with other fields; None drops one."""
-    changed = {name: one for name, one in (FIELDS | changes).items() if one is not None}
-    return replace(BASE, context=changed)
+    context = {name: field for name, field in (FIELDS | changes).items() if field is not None}
+    return replace(BASE, context=context)
 
 
 class Change(NamedTuple):
@@ -127,10 +127,10 @@ def drawn(rng: np.random.Generator, features: Features) -> dict[str, Any]:
         "visits": int(rng.integers(1, 80)),
     }
     if isinstance(features, Hashed):
-        return {name: one for name, one in context.items() if name not in ("seen", "member")}
+        return {name: value for name, value in context.items() if name not in ("seen", "member")}
     spec: Any = features.context  # type: ignore[attr-defined]
-    known = spec.fields if isinstance(spec, RandomFeatures) else spec
-    return {name: one for name, one in context.items() if name in known}
+    names = spec.fields if isinstance(spec, RandomFeatures) else spec
+    return {name: value for name, value in context.items() if name in names}
 
 
 Made = dict[str, tuple[dict[str, Any], Any]]
@@ -155,33 +155,33 @@ def live(bandit: Bandit, made: Made, rng: np.random.Generator, count: int = 40) 
 
 def reference(journal: Journal, features: Features, made: Made, policy: Any) -> Fold:
     """Return a fold of the same events, with rows encoded by these features from the start."""
-    renamed = getattr(features, "renamed", {})
-    known = getattr(features, "actions", None)
+    new_names = getattr(features, "renamed", {})
+    actions = getattr(features, "actions", None)
     events: list[Any] = []
     stamps = []
-    gone = set()
+    dropped_ids = set()
     for page in pages(journal, 0):
         for record in page:
             event: Any = record.event
             if isinstance(event, Decision):
                 context, fields = made[event.id]
-                action = renamed.get(event.action, event.action)
-                if known is not None and action not in known:
-                    gone.add(event.id)
+                action = new_names.get(event.action, event.action)
+                if actions is not None and action not in actions:
+                    dropped_ids.add(event.id)
                     continue
                 row = features.rows(lenient(context, features), {action: lenient(fields, features)})
                 event = Decision(
                     event.id, event.at_us, action, 0, row[0], event.mean, event.propensity, 0
                 )
-            elif getattr(event, "id", None) in gone:
+            elif getattr(event, "id", None) in dropped_ids:
                 continue
             events.append(event)
             stamps.append(record.recorded)
-    replayed = MemoryJournal()
-    replayed.append(events, recorded=stamps)
+    replay = MemoryJournal()
+    replay.append(events, recorded=stamps)
     fold = Fold(policy, Explicit())
-    fold.begin(replayed)
-    fold.catch_up(replayed)
+    fold.begin(replay)
+    fold.catch_up(replay)
     return fold
 
 
@@ -189,7 +189,9 @@ def lenient(record: Any, features: Features) -> Any:
     """Return a record in which None represents missing values."""
     if isinstance(features, Hashed):
         return {
-            name: one for name, one in (record or {}).items() if isinstance(one, float | int | str)
+            name: value
+            for name, value in (record or {}).items()
+            if isinstance(value, float | int | str)
         }
     names = ["age", "country", "member", "seen", "visits", "price"]
     return dict.fromkeys(names) | (record or {})
@@ -198,16 +200,16 @@ def lenient(record: Any, features: Features) -> Any:
 def check(bandit: Bandit, made: Made) -> None:
     """Check that the model is that of the reference."""
     assert bandit.features is not None
-    wanted = reference(bandit.journal, bandit.features, made, bandit.policy)
-    for fold in (bandit._fold, wanted):
+    expected = reference(bandit.journal, bandit.features, made, bandit.policy)
+    for fold in (bandit._fold, expected):
         for _ in range(5):  # to the last digits
             fold.learner.fit()
     for name in ("theta", "observed", "decided"):
-        one, other = (getattr(fold.model, name) for fold in (bandit._fold, wanted))
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9, err_msg=name)
+        actual, desired = (getattr(fold.model, name) for fold in (bandit._fold, expected))
+        np.testing.assert_allclose(actual, desired, rtol=1e-9, atol=1e-9, err_msg=name)
     for name in ("n", "pending", "decisions"):
-        one, other = (getattr(fold.model, name) for fold in (bandit._fold, wanted))
-        assert one == other, name
+        actual, desired = (getattr(fold.model, name) for fold in (bandit._fold, expected))
+        assert actual == desired, name
     assert sum(bandit.decision_counts.values()) == len(made)
 
 
@@ -215,17 +217,17 @@ def check(bandit: Bandit, made: Made) -> None:
 def test_features_change_and_are_rolled_back(name: str, journals: Callable[[], Any]) -> None:
     """With events of both; each time the journal is opened, old rows are encoded again."""
     change, rng = CHANGES[name], np.random.default_rng(7)
-    made: Made = {}
+    requests: Made = {}
     for features in (change.before, change.after, change.before, change.after):
         with journals() as journal:
             bandit = open_bandit(journal, features)
-            check(bandit, made)  # folded by the start
-            live(bandit, made, rng)
-            check(bandit, made)  # folded by the way
+            check(bandit, requests)  # folded by the start
+            live(bandit, requests, rng)
+            check(bandit, requests)  # folded by the way
             bandit.save()
         with journals() as journal:
             bandit = open_bandit(journal, features)
-            check(bandit, made)  # from its snapshot
+            check(bandit, requests)  # from its snapshot
 
 
 def encoded(bandit: Bandit) -> int:
@@ -235,25 +237,25 @@ def encoded(bandit: Bandit) -> int:
 
 def test_a_snapshot_of_other_features_is_ignored() -> None:
     """Also after a rollback; a snapshot of the same features is used."""
-    journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
+    journal, rng, requests = MemoryJournal(), np.random.default_rng(7), Made()
     before, after = CHANGES["field added"]
     bandit = open_bandit(journal, before)
-    live(bandit, made, rng)
+    live(bandit, requests, rng)
     bandit.save()
     assert encoded(open_bandit(journal, before)) == 0
-    changed = open_bandit(journal, after)
-    assert encoded(changed) == 40
-    assert changed._fold.encoder.features.field_counts["visits"]["missing"] == 40
-    changed.save()
+    successor = open_bandit(journal, after)
+    assert encoded(successor) == 40
+    assert successor._fold.encoder.features.field_counts["visits"]["missing"] == 40
+    successor.save()
     assert encoded(open_bandit(journal, after)) == 0
-    again = open_bandit(journal, before)
-    assert encoded(again) == 0  # its rows are in the records
-    check(again, made)
+    reopened = open_bandit(journal, before)
+    assert encoded(reopened) == 0  # its rows are in the records
+    check(reopened, requests)
 
 
 def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
     """By the kernel, which leaves rows of other features to the rules, and without it."""
-    rng, made = np.random.default_rng(7), Made()
+    rng, requests = np.random.default_rng(7), Made()
     before, after = CHANGES["field rescaled"]
     path = tmp_path / "features.db"
     for features in (before, after, before):
@@ -261,8 +263,8 @@ def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
             bandit = open_bandit(journal, features)
             contexts = [drawn(rng, features) for _ in range(300)]
             for context, decision in zip(contexts, bandit.decide_many(contexts), strict=True):
-                made[decision.id] = context, None
-            bandit.observe_many([(id, float(rng.integers(2))) for id in list(made)[-250:]])
+                requests[decision.id] = context, None
+            bandit.observe_many([(id, float(rng.integers(2))) for id in list(requests)[-250:]])
     for compiled in (True, False):
         with SQLiteJournal(path, bandit="offers") as journal:
             fold = open_bandit(journal, after)._new_fold()
@@ -275,11 +277,11 @@ def test_many_records_are_folded_the_same(tmp_path: Path) -> None:
                     columns = journal.read_columns(0, 0, 10_000)
                     fold.take_columns(0, columns, kernels)
             assert fold.encoder.counts == {"encoded": 600}
-            wanted = reference(journal, after, made, fold.policy)
-            for one in (fold, wanted):
+            expected = reference(journal, after, requests, fold.policy)
+            for current in (fold, expected):
                 for _ in range(5):
-                    one.learner.fit()
-            np.testing.assert_allclose(fold.model.theta, wanted.model.theta, rtol=1e-9, atol=1e-9)
+                    current.learner.fit()
+            np.testing.assert_allclose(fold.model.theta, expected.model.theta, rtol=1e-9, atol=1e-9)
 
 
 def test_a_decision_of_an_unknown_action_stays_in_the_ledger() -> None:
@@ -289,29 +291,32 @@ def test_a_decision_of_an_unknown_action_stays_in_the_ledger() -> None:
     bandit = open_bandit(journal, BASE)
     first, second = (bandit.decide(context, ["call"], activated=n > 0) for n in range(2))
     bandit.observe(second.id, 1.0)
-    smaller = open_bandit(journal, replace(BASE, actions=["mail"]))
-    assert smaller._fold.encoder.counts == {"unknown action": 2}
-    theta = smaller._fold.model.theta.copy()
-    smaller.activate(first.id)
-    assert smaller.observe(first.id, 1.0).status == "rewarded"
-    assert smaller.observe(first.id, 0.0, revision=1).status == "revised"
-    assert smaller.observe(second.id, 0.0, revision=1).status == "revised"
-    smaller.void(second.id)
-    assert smaller.decision_counts["rewarded"] == 1
-    np.testing.assert_array_equal(smaller._fold.model.theta, theta)
-    smaller.save()
-    again = open_bandit(journal, smaller.features or BASE)
-    assert (again.decision_counts, again.digest) == (smaller.decision_counts, smaller.digest)
-    assert again.as_of(journal.now()).digest == again.digest
+    successor = open_bandit(journal, replace(BASE, actions=["mail"]))
+    assert successor._fold.encoder.counts == {"unknown action": 2}
+    theta = successor._fold.model.theta.copy()
+    successor.activate(first.id)
+    assert successor.observe(first.id, 1.0).status == "rewarded"
+    assert successor.observe(first.id, 0.0, revision=1).status == "revised"
+    assert successor.observe(second.id, 0.0, revision=1).status == "revised"
+    successor.void(second.id)
+    assert successor.decision_counts["rewarded"] == 1
+    np.testing.assert_array_equal(successor._fold.model.theta, theta)
+    successor.save()
+    reopened = open_bandit(journal, successor.features or BASE)
+    assert (reopened.decision_counts, reopened.digest) == (
+        successor.decision_counts,
+        successor.digest,
+    )
+    assert reopened.as_of(journal.now()).digest == reopened.digest
 
 
 def test_a_retry_after_a_change_gets_its_decision() -> None:
     """Encoded with the new features, it is the same request; a different one is refused."""
     journal, context = MemoryJournal(), drawn(np.random.default_rng(7), BASE)
-    made = open_bandit(journal, BASE).decide(context, id="order-1")
+    decision = open_bandit(journal, BASE).decide(context, id="order-1")
     _, after = CHANGES["action added at the front"]
     bandit = open_bandit(journal, after)
-    assert bandit.decide(context, id="order-1") == made
+    assert bandit.decide(context, id="order-1") == decision
     with pytest.raises(InvalidInput, match="'order-1' was used for another decision"):
         bandit.decide(context | {"age": 33.0}, id="order-1")
 
@@ -322,11 +327,11 @@ def test_a_retry_may_bring_a_field_that_the_decision_lacks() -> None:
     country = {"country": Category(["AT", "DE"])}
     before = Bandit(PerArm(["mail", "call"], context=country), Explicit(), journal=journal)
     decision = before.decide({"country": "AT"}, id="order-1")
-    wider = PerArm(["mail", "call"], context=country | {"age": Number(18, 90)})
-    after = Bandit(wider, Explicit(), journal=journal)
+    features = PerArm(["mail", "call"], context=country | {"age": Number(18, 90)})
+    after = Bandit(features, Explicit(), journal=journal)
     assert after.decide({"country": "AT", "age": 41}, id="order-1") == decision
-    later = after.decide({"country": "AT", "age": 41}, id="order-2")
-    assert before.decide({"country": "AT"}, id="order-2").id == later.id
+    new_decision = after.decide({"country": "AT", "age": 41}, id="order-2")
+    assert before.decide({"country": "AT"}, id="order-2").id == new_decision.id
     with pytest.raises(InvalidInput, match="was used for another decision"):
         before.decide({"country": "DE"}, id="order-2")
 
@@ -345,43 +350,43 @@ def test_without_contexts_features_stay_as_they_are() -> None:
     for contexts in (True, False):
         with pytest.raises(JournalMismatch, match=r"contexts=False: without contexts, rows cannot"):
             open_bandit(journal, after, contexts=contexts)
-    grown = open_bandit(journal, BASE.with_actions(["none"]), contexts=False)
-    assert grown.pending.count == 1
+    successor = open_bandit(journal, BASE.with_actions(["none"]), contexts=False)
+    assert successor.pending.count == 1
     with pytest.raises(InvalidInput, match="`contexts` must be True or False, got 'no'"):
         open_bandit(journal, BASE, contexts="no")
 
 
 def test_a_request_is_evaluated_with_other_features() -> None:
     """The offer is encoded again, if the new features know all of it."""
-    journal, rng, made = MemoryJournal(), np.random.default_rng(7), Made()
-    live(open_bandit(journal, BASE), made, rng, count=100)
+    journal, rng, requests = MemoryJournal(), np.random.default_rng(7), Made()
+    live(open_bandit(journal, BASE), requests, rng, count=100)
     _, after = CHANGES["field added"]
     assert 0.0 <= open_bandit(journal, after).evaluate("uniform").value <= 1.0
-    removed = open_bandit(journal, replace(BASE, actions=["visit", "mail"]))
+    successor = open_bandit(journal, replace(BASE, actions=["visit", "mail"]))
     with pytest.raises(NotEvaluable, match="cannot encode the requests of 100 decisions"):
-        removed.evaluate("uniform")
+        successor.evaluate("uniform")
 
 
 def test_a_model_for_other_features_is_refused() -> None:
     """Even with the same policy and the same width."""
     before, after = CHANGES["field rescaled"]
     policy = DelayedUCB(before.dim, Bernoulli())
-    ours, theirs = policy.bound_to(before), policy.bound_to(after)
-    model = Fold(theirs, Explicit()).export_model(5)
-    assert PublishedModel.read(model.write()).model(theirs).n == 0
+    old_policy, new_policy = policy.bound_to(before), policy.bound_to(after)
+    model = Fold(new_policy, Explicit()).export_model(5)
+    assert PublishedModel.read(model.write()).model(new_policy).n == 0
     with pytest.raises(JournalMismatch, match="trained with different features"):
-        model.model(ours)
+        model.model(old_policy)
 
 
 def test_a_journal_of_two_features_is_read_by_all_commands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With rows of both: verified, reported, exported and imported."""
-    rng, made = np.random.default_rng(7), Made()
+    rng, requests = np.random.default_rng(7), Made()
     address = f"sqlite:///{tmp_path / 'features.db'}?bandit=offers"
     for features in (BASE, CHANGES["action added at the front"].after):
         bandit = Bandit(features, rewards=Explicit(), journal=address, family=Bernoulli())
-        live(bandit, made, rng)
+        live(bandit, requests, rng)
         assert bandit.report().to_dict()
         bandit.close()
     lines, copy = str(tmp_path / "records.jsonl"), f"sqlite:///{tmp_path / 'copy.db'}?bandit=offers"
@@ -393,11 +398,11 @@ def test_a_journal_of_two_features_is_read_by_all_commands(
     ):
         assert main(["journal", *command]) == 0, capsys.readouterr()
     with (
-        Bandit(BASE, rewards=Explicit(), journal=address) as one,
-        Bandit(BASE, rewards=Explicit(), journal=copy) as other,
+        Bandit(BASE, rewards=Explicit(), journal=address) as original,
+        Bandit(BASE, rewards=Explicit(), journal=copy) as imported,
     ):
-        assert one.digest == other.digest
-        np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, rtol=1e-9)
+        assert original.digest == imported.digest
+        np.testing.assert_allclose(original.estimate.theta, imported.estimate.theta, rtol=1e-9)
 
 
 def test_a_trimmed_journal_refuses_other_features() -> None:
@@ -405,18 +410,18 @@ def test_a_trimmed_journal_refuses_other_features() -> None:
     journal, rng = MemoryJournal(), np.random.default_rng(7)
     bandit = open_bandit(journal, BASE)
     contexts = [drawn(rng, BASE) for _ in range(1_100)]
-    bandit.observe_many([(made.id, 1.0) for made in bandit.decide_many(contexts)])
+    bandit.observe_many([(decision.id, 1.0) for decision in bandit.decide_many(contexts)])
     bandit.save()
-    last = [last_to_drop(journal, 0, 1 << 62, journal.end(0), LINK)]
-    (base,) = make_bases(journal, bandit._new_fold(), last)
-    trim(journal, base, last[0], 0, reason="old", actor="me")
+    positions = [last_to_drop(journal, 0, 1 << 62, journal.end(0), LINK)]
+    (base,) = make_bases(journal, bandit._new_fold(), positions)
+    trim(journal, base, positions[0], 0, reason="old", actor="me")
     while journal.drop(0, 1_000):
         pass
     before, after = CHANGES["field rescaled"]
     with pytest.raises(JournalMismatch, match="trimmed with their contexts, so they cannot"):
         open_bandit(journal, after)
-    again = open_bandit(journal, before)
-    assert again.decision_counts["rewarded"] == 1_100
+    reopened = open_bandit(journal, before)
+    assert reopened.decision_counts["rewarded"] == 1_100
 
 
 @pytest.mark.parametrize("length", [0, 300, 70_000])
@@ -425,14 +430,14 @@ def test_the_kernel_takes_decisions_with_contexts_of_any_size(length: int, tmp_p
     with SQLiteJournal(tmp_path / "features.db", bandit="offers") as journal:
         bandit = open_bandit(journal, BASE, keep_requests=0)
         context = drawn(np.random.default_rng(7), BASE) | {"note": "x" * length}
-        first = journal.end(0)
+        start = journal.end(0)
         bandit.decide_many([context] * 20)
         fold = bandit._new_fold()
         fold.begin(journal)
-        fold.take_all(0, journal.read(0, 0, first))
+        fold.take_all(0, journal.read(0, 0, start))
         kernels = page_kernels(wait=True)
         if kernels is None:
             pytest.skip("there is no compiler")
-        page = journal.read_columns(0, first, 100)
+        page = journal.read_columns(0, start, 100)
         with fold.learner.bulk():
             assert PageFolder(fold.ledgers[0], fold.adapters[0], page, kernels).take_plain(0) == 20

@@ -47,11 +47,11 @@ from tests.integration.used_journals import (
 
 def moved(path: Path, partitions: int) -> Path:
     """Export a journal and import it."""
-    lines, new = path.with_suffix(".jsonl"), path.with_name(f"new-{partitions}.db")
+    lines, copy = path.with_suffix(".jsonl"), path.with_name(f"new-{partitions}.db")
     assert main(["journal", "export", argument(path), "-o", str(lines)]) == 0
     options = ["--partitions", str(partitions)]
-    assert main(["journal", "import", str(lines), f"{argument(new)}?bandit=new", *options]) == 0
-    return new
+    assert main(["journal", "import", str(lines), f"{argument(copy)}?bandit=new", *options]) == 0
+    return copy
 
 
 class TestExportAndImport:
@@ -60,7 +60,7 @@ class TestExportAndImport:
         """Into as many partitions: every record with its stamp, position and bytes."""
         for seed in range(5):
             path = random_journal(tmp_path / f"{seed}.db", seed, partitions)
-            odd: list[Event | Opaque] = [
+            events: list[Event | Opaque] = [
                 Opaque(bytes([99]) + b"\x00\xff from a newer release"),
                 Reward("odd", -(1 << 62), float("nan")),
                 Reward("odd", 1, float("-inf"), "part \u2028\u0000", 5),
@@ -69,12 +69,12 @@ class TestExportAndImport:
                 Decision("odd", 0, 0, 0, np.ones(3, "f4"), -0.0, 1.0, 1, means=(0.5, -1e12)),
             ]
             with SQLiteJournal(path, bandit="offers") as journal:
-                for event in odd:
-                    where = 0 if isinstance(event, Opaque) else key_partition(event, partitions)
-                    journal.import_records([Record(where, 0, START + 10**15, event)])
-            new = moved(path, partitions)
-            assert as_bytes(records_in(new, "new")) == as_bytes(records_in(path))
-            new.unlink()
+                for event in events:
+                    partition = 0 if isinstance(event, Opaque) else key_partition(event, partitions)
+                    journal.import_records([Record(partition, 0, START + 10**15, event)])
+            copy = moved(path, partitions)
+            assert as_bytes(records_in(copy, "new")) == as_bytes(records_in(path))
+            copy.unlink()
 
     @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4), (4, 1)])
     def test_requests_stay_with_their_decisions(
@@ -82,18 +82,20 @@ class TestExportAndImport:
     ) -> None:
         """Into any number of partitions."""
         path, x = tmp_path / "offers.db", np.ones(3, np.float32)
-        made = [Decision(f"{n}", START, 0, 0, x, 0.5, 1.0, 0) for n in range(20)]
+        decisions = [Decision(f"{n}", START, 0, 0, x, 0.5, 1.0, 0) for n in range(20)]
         requests = {n: f"of {n}".encode() for n in range(0, 20, 2)}
         with SQLiteJournal(path, bandit="offers", partitions=before) as journal:
-            journal.append([*made, *(Settled(p, START) for p in range(before))], requests=requests)
-        found = {}
+            journal.append(
+                [*decisions, *(Settled(p, START) for p in range(before))], requests=requests
+            )
+        copies = {}
         with SQLiteJournal(moved(path, after), bandit="new") as journal:
             for partition in range(after):
-                for one in journal.read(partition, 0, 100):
-                    if isinstance(one.event, Decision):
-                        kept = journal.requests(partition, [one.position])
-                        found[int(one.event.id)] = kept.get(one.position)
-        assert found == {n: requests.get(n) for n in range(20)}
+                for record in journal.read(partition, 0, 100):
+                    if isinstance(record.event, Decision):
+                        blobs = journal.requests(partition, [record.position])
+                        copies[int(record.event.id)] = blobs.get(record.position)
+        assert copies == {n: requests.get(n) for n in range(20)}
 
     @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4), (2, 1), (4, 1), (4, 2)])
     def test_gives_back_the_same_states(self, before: int, after: int, tmp_path: Path) -> None:
@@ -102,9 +104,9 @@ class TestExportAndImport:
         digest = used_journal(path, before)
         old, new = records_in(path), records_in(moved(path, after), "new")
         assert len(new) == after
-        six = Explicit(timedelta(hours=6))
-        assert fold_of(old, six).digest == digest
-        assert fold_of(new, six).digest == digest
+        rewards = Explicit(timedelta(hours=6))
+        assert fold_of(old, rewards).digest == digest
+        assert fold_of(new, rewards).digest == digest
         assert told(new) == told(old)
 
     @pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (4, 4)])
@@ -117,11 +119,13 @@ class TestExportAndImport:
             old, new = records_in(path), records_in(moved(path, after), "new")
             path.with_name(f"new-{after}.db").unlink()
             end = max(record.recorded for records in old for record in records)
-            for until in np.linspace(START, end, 7).astype(int).tolist():
+            for moment in np.linspace(START, end, 7).astype(int).tolist():
                 for retention in (None, 2 * HOUR):
-                    one, other = (fold_of(them, WEEK, until, retention) for them in (old, new))
-                    assert one.digest == other.digest
-                    assert one.counts == other.counts
+                    old_fold, new_fold = (
+                        fold_of(records, WEEK, moment, retention) for records in (old, new)
+                    )
+                    assert old_fold.digest == new_fold.digest
+                    assert old_fold.counts == new_fold.counts
 
     @pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 1), (4, 2), (8, 2)])
     def test_fewer_partitions_are_settled_as_far_as_the_furthest(
@@ -132,14 +136,14 @@ class TestExportAndImport:
             path = random_journal(tmp_path / f"{seed}.db", seed, before)
             old, new = records_in(path), records_in(moved(path, after), "new")
             path.with_name(f"new-{after}.db").unlink()
-            reached = [watermark(records) for records in old]
-            with MemoryJournal(partitions=before) as settled:
+            watermarks = [watermark(records) for records in old]
+            with MemoryJournal(partitions=before) as journal:
                 for records in old:
-                    settled.import_records(records)
-                settled.append(
-                    [Settled(p, max(reached[p % after :: after])) for p in range(before)]
+                    journal.import_records(records)
+                journal.append(
+                    [Settled(p, max(watermarks[p % after :: after])) for p in range(before)]
                 )
-                assert fold_of(new).digest == fold_of(records_of(settled)).digest
+                assert fold_of(new).digest == fold_of(records_of(journal)).digest
 
     def test_fewer_partitions_settle_nothing_early(self, tmp_path: Path) -> None:
         """Before the end, no decision is settled that was not settled in the old journal."""
@@ -148,19 +152,19 @@ class TestExportAndImport:
             old, new = records_in(path), records_in(moved(path, 1), "new")
             path.with_name("new-1.db").unlink()
             end = max(record.recorded for records in old for record in records)
-            seen = 0
-            for until in np.linspace(START, end - 1, 9).astype(int).tolist():
-                were, are = fold_of(old, until=until), fold_of(new, until=until)
-                for record in (one for records in old for one in records):
+            count = 0
+            for moment in np.linspace(START, end - 1, 9).astype(int).tolist():
+                old_fold, new_fold = fold_of(old, until=moment), fold_of(new, until=moment)
+                for record in (record for records in old for record in records):
                     if isinstance(record.event, Decision):
                         id = record.event.id
-                        now = are.ledgers[0].entry(id)
-                        then = were.ledgers[partition_of(key_of(id), 4)].entry(id)
-                        if now is not None and now.state in ("censored", "voided"):
-                            assert then is not None
-                            assert then.state == now.state
-                            seen += now.state == "censored"
-            assert seen > 0
+                        entry = new_fold.ledgers[0].entry(id)
+                        old_entry = old_fold.ledgers[partition_of(key_of(id), 4)].entry(id)
+                        if entry is not None and entry.state in ("censored", "voided"):
+                            assert old_entry is not None
+                            assert old_entry.state == entry.state
+                            count += entry.state == "censored"
+            assert count > 0
 
     def test_carries_what_the_bandit_is(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -169,8 +173,8 @@ class TestExportAndImport:
         path = tmp_path / "offers.db"
         digest = used_journal(path, 2)
         said(capsys, "export", path, "-o", tmp_path / "lines")
-        first = json.loads((tmp_path / "lines").read_text().splitlines()[0])
-        assert first == {
+        header = json.loads((tmp_path / "lines").read_text().splitlines()[0])
+        assert header == {
             "kind": "journal",
             "format": 2,
             "bandit": "offers",
@@ -178,8 +182,8 @@ class TestExportAndImport:
             "identity": IDENTITY,
         }
         said(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
-        (one,) = json.loads(said(capsys, "inspect", tmp_path / "new.db", "--json"))["bandits"]
-        assert (one["bandit"], one["partitions"], one["identity"]) == ("offers", 2, IDENTITY)
+        (info,) = json.loads(said(capsys, "inspect", tmp_path / "new.db", "--json"))["bandits"]
+        assert (info["bandit"], info["partitions"], info["identity"]) == ("offers", 2, IDENTITY)
         with Bandit(
             policy=DelayedUCB(3, Bernoulli()),
             rewards=Explicit(timedelta(hours=6)),
@@ -232,7 +236,7 @@ class TestExportAndImport:
         def altered(number: int, **fields: object) -> str:
             return json.dumps(json.loads(lines[number]) | fields)
 
-        wrong: dict[str, list[str]] = {
+        cases: dict[str, list[str]] = {
             "is truncated": [head, *lines],
             "has 39 records": [head, *lines[1:], end],
             "line 4": [head, *lines[:2], "{", *lines[2:], end],
@@ -257,16 +261,16 @@ class TestExportAndImport:
             ],
             "power of two": [head.replace('"partitions":2', '"partitions":3'), *lines, end],
         }
-        for message, text in wrong.items():
+        for message, text in cases.items():
             (tmp_path / "lines").write_text("\n".join(text) + "\n")
-            said_so = complaint(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
-            assert message.lower() in said_so.lower()
-            assert sorted(one.name for one in tmp_path.iterdir()) == ["lines", "offers.db"]
+            error = complaint(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
+            assert message.lower() in error.lower()
+            assert sorted(file.name for file in tmp_path.iterdir()) == ["lines", "offers.db"]
         (tmp_path / "lines").write_text("\n".join([head, *lines, end]) + "\n")
-        refused = complaint(
+        refusal = complaint(
             capsys, "import", tmp_path / "lines", tmp_path / "new.db", "--partitions", 3
         )
-        assert "power of two" in refused
+        assert "power of two" in refusal
         said(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
 
     def test_a_damaged_journal_is_not_exported(
@@ -286,23 +290,23 @@ class TestExportAndImport:
         path = tmp_path / "offers.db"
         with SQLiteJournal(path, bandit="offers", partitions=4) as journal:
             journal.import_records([Record(3, 0, START, Opaque(bytes([99]) + b"?"))])
-        merged = records_in(moved(path, 2), "new")
-        assert [len(records) for records in merged] == [0, 1]
-        lines, new = path.with_suffix(".jsonl"), tmp_path / "more.db"
-        text = complaint(capsys, "import", lines, new, "--partitions", 8)
+        partitions = records_in(moved(path, 2), "new")
+        assert [len(records) for records in partitions] == [0, 1]
+        lines, copy = path.with_suffix(".jsonl"), tmp_path / "more.db"
+        text = complaint(capsys, "import", lines, copy, "--partitions", 8)
         assert "partition 3, position 1" in text
-        assert not new.exists()
+        assert not copy.exists()
 
     def test_while_a_bandit_goes_on(self, tmp_path: Path) -> None:
         """What is appended after the start of the export is not included."""
         path = random_journal(tmp_path / "offers.db", 3, 2)
         with SQLiteJournal(path, bandit="offers") as journal:
-            before = as_bytes(records_of(journal))
+            records = as_bytes(records_of(journal))
             lines = exported_slowly(journal)
-            first = [next(lines) for _ in range(3)]
+            head = [next(lines) for _ in range(3)]
             journal.append([Void("late", 5), Void("later", 5)])
-            rest = list(lines)
-        assert len(first) + len(rest) == sum(map(len, before))
+            tail = list(lines)
+        assert len(head) + len(tail) == sum(map(len, records))
 
     def test_a_hundred_thousand_events_in_seconds(self, tmp_path: Path) -> None:
         """Export and import of 10^5 events take less than 30 s of CPU."""
@@ -316,10 +320,10 @@ class TestExportAndImport:
                     events.append(Decision(f"{n}", START + n, n % 9, 0, x[n], 0.5, 0.25, n))
                     events.append(Reward(f"{n}", START + n, 1.0))
                 journal.append(events)
-        begin = time.process_time()
-        new = moved(path, 4)
-        assert time.process_time() - begin < 30
-        assert sum(map(len, records_in(new, "new"))) == 100_000
+        cpu_start = time.process_time()
+        copy = moved(path, 4)
+        assert time.process_time() - cpu_start < 30
+        assert sum(map(len, records_in(copy, "new"))) == 100_000
 
 
 def exported_slowly(journal: Journal) -> Iterator[Record]:

@@ -100,13 +100,13 @@ def test_a_journal_without_contexts_refuses(
     assert main(["doctor", file]) == 1
     assert "wrong    features of offers" in capsys.readouterr().out
     assert main(["serve", "--check", file]) == 1
-    said = capsys.readouterr().out
-    assert "wrong    features of offers: field added: member Flag()" in said
-    assert said.endswith("WRONG: the service cannot start, for 1 reason\n")
+    output = capsys.readouterr().out
+    assert "wrong    features of offers: field added: member Flag()" in output
+    assert output.endswith("WRONG: the service cannot start, for 1 reason\n")
     assert main(["serve", file]) == 2
-    err = capsys.readouterr().err
-    assert "the features are not those of the journal" in err
-    assert "Traceback" not in err
+    error = capsys.readouterr().err
+    assert "the features are not those of the journal" in error
+    assert "Traceback" not in error
 
 
 def test_what_a_service_needs_is_checked_before_it_starts(
@@ -122,10 +122,10 @@ def test_what_a_service_needs_is_checked_before_it_starts(
     for name in ("server", "connection"):
         monkeypatch.delitem(sys.modules, f"belated.service.http.{name}", raising=False)
     assert main(["serve", "--check", file]) == 1
-    said = capsys.readouterr().out
-    assert "partitions: 1, but 2 in the configuration" in said
-    assert "the environment variable NO_SUCH_SECRETS is not set" in said
-    assert said.endswith("WRONG: the service cannot start, for 3 reasons\n")
+    output = capsys.readouterr().out
+    assert "partitions: 1, but 2 in the configuration" in output
+    assert "the environment variable NO_SUCH_SECRETS is not set" in output
+    assert output.endswith("WRONG: the service cannot start, for 3 reasons\n")
     assert main(["doctor", file]) == 1
     assert "wrong    extras: " in capsys.readouterr().out
 

@@ -63,7 +63,7 @@ def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
     for n in range(count):
         now += int(rng.integers(5 * MINUTE))
         kind, id = rng.random(), f"order-{rng.integers(1 + n // 3)}"
-        everywhere = range(partitions)
+        indices = range(partitions)
         if kind < 0.35:
             x = rng.normal(size=3).astype(np.float32)
             append(Decision(f"order-{n // 3}", now, 0, 0, x, 0.5, 1.0, 0))
@@ -80,12 +80,12 @@ def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
         elif kind < 0.95:
             append(ModeChanged(now, str(rng.choice(["freeze", "learn"])), "why", "me"))
         elif kind < 0.98 or not spans:
-            first = START + int(rng.integers(now - START))
-            spans.append((first, now, FEEDS[rng.integers(2)]))
-            append(*(Retracted(p, now, *spans[-1], reason="wrong", actor="me") for p in everywhere))
+            start = START + int(rng.integers(now - START))
+            spans.append((start, now, FEEDS[rng.integers(2)]))
+            append(*(Retracted(p, now, *spans[-1], reason="wrong", actor="me") for p in indices))
         else:
             span = spans[rng.integers(len(spans))]
-            append(*(Retracted(p, now, *span, restored=True, actor="me") for p in everywhere))
+            append(*(Retracted(p, now, *span, restored=True, actor="me") for p in indices))
     now += 1
     append(*(Settled(p, now, now - 5 - p) for p in range(partitions)))
     return records
@@ -111,19 +111,19 @@ def check_same(one: Fold, other: Fold) -> None:
 def told(journal: Journal) -> list[tuple[int, bytes]]:
     """Return all events but settlements, with stamps, independent of partitions."""
     return sorted(
-        (one.recorded, encode(one.event))
+        (record.recorded, encode(record.event))
         for p in range(journal.partitions)
-        for one in journal.read(p, 0, 10_000)
-        if not isinstance(one.event, Settled | Retracted)
+        for record in journal.read(p, 0, 10_000)
+        if not isinstance(record.event, Settled | Retracted)
     )
 
 
 def of_kind(journal: Journal, partition: int, kind: type[T]) -> list[tuple[int, T]]:
     """Return stamps and events of one kind, as if they were in partition 0."""
     return [
-        (one.recorded, replace(one.event, partition=0))
-        for one in journal.read(partition, 0, 10_000)
-        if isinstance(one.event, kind)
+        (record.recorded, replace(record.event, partition=0))
+        for record in journal.read(partition, 0, 10_000)
+        if isinstance(record.event, kind)
     ]
 
 
@@ -152,17 +152,17 @@ class Moves:
     def free(self) -> str:
         """Return the address of a bandit that does not exist yet; in SQLite, in a new file."""
         name = self._name()
-        new = self._address
+        address = self._address
         if self._store.name == "sqlite":
-            new = f"sqlite:///{self._folder}/{name.replace(' ', '-')}.db"
-        return f"{new}?bandit={quote(name)}"
+            address = f"sqlite:///{self._folder}/{name.replace(' ', '-')}.db"
+        return f"{address}?bandit={quote(name)}"
 
     def moved(self, address: str, partitions: int) -> str:
         """Import into another number of partitions; return the address."""
-        lines, new = self.exported(address), self.free()
+        lines, target = self.exported(address), self.free()
         options = ["--partitions", str(partitions)]
-        assert main(["journal", "import", str(lines), new, *options]) == 0
-        return new
+        assert main(["journal", "import", str(lines), target, *options]) == 0
+        return target
 
     def _name(self) -> str:
         self._count += 1
@@ -195,9 +195,9 @@ def test_what_was_undone_is_undone_in_the_new_journal(
         address = moves.made(happened(seed, before), before)
         with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
             for rewards in SEMANTICS:
-                one, other = fold_of(old, rewards), fold_of(new, rewards)
-                assert one.counters["erased"] + one.counters["retracted"] > 0
-                check_same(one, other)
+                old_fold, new_fold = fold_of(old, rewards), fold_of(new, rewards)
+                assert old_fold.counters["erased"] + old_fold.counters["retracted"] > 0
+                check_same(old_fold, new_fold)
             assert told(new) == told(old)
             assert new.configured() == old.configured()
 
@@ -219,11 +219,11 @@ def test_an_erased_decision_is_not_shown_and_all_verifies(
     for address in (old, moves.moved(old, after)):
         capsys.readouterr()
         assert main(["journal", "show", home(1), address, "--json"]) == 1
-        erased = json.loads(capsys.readouterr().out)
-        assert (erased["state"], erased["records"], erased["request"]) == ("erased", [], None)
-        other = json.loads(said(capsys, "show", home(0), address, "--json"))
-        assert other["state"] == "pending"
-        assert [one["status"] for one in other["records"]] == ["decided", "retracted"]
+        entry = json.loads(capsys.readouterr().out)
+        assert (entry["state"], entry["records"], entry["request"]) == ("erased", [], None)
+        other_entry = json.loads(said(capsys, "show", home(0), address, "--json"))
+        assert other_entry["state"] == "pending"
+        assert [record["status"] for record in other_entry["records"]] == ["decided", "retracted"]
         report = json.loads(said(capsys, "verify", address, "--json"))
         assert report["counts"]["pending"] == sum(report["counts"].values()) == 1
         digests.append(report["digest"])
@@ -236,13 +236,13 @@ def test_more_partitions_have_what_theirs_had(moves: Moves, before: int, after: 
     address = moves.made(happened(7, before), before)
     with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
         for partition in range(after):
-            settled = of_kind(new, partition, Settled)
-            retracted = of_kind(new, partition, Retracted)
-            assert settled == of_kind(old, partition % before, Settled) != []
-            assert retracted == of_kind(old, partition % before, Retracted) != []
+            settlements = of_kind(new, partition, Settled)
+            retractions = of_kind(new, partition, Retracted)
+            assert settlements == of_kind(old, partition % before, Settled) != []
+            assert retractions == of_kind(old, partition % before, Retracted) != []
         end = max(old.last_stamp(p) for p in range(before))
-        for until in np.linspace(START, end, 7).astype(int).tolist():
-            check_same(*(fold_of(one, SEMANTICS[0], until) for one in (old, new)))
+        for moment in np.linspace(START, end, 7).astype(int).tolist():
+            check_same(*(fold_of(journal, SEMANTICS[0], moment) for journal in (old, new)))
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 1), (4, 2)])
@@ -252,11 +252,11 @@ def test_fewer_partitions_have_each_act_once(moves: Moves, before: int, after: i
     with open_journal(address) as old, open_journal(moves.moved(address, after)) as new:
         for partition in range(after):
             assert of_kind(new, partition, Retracted) == of_kind(old, partition, Retracted)
-            delivered = [
+            watermarks = [
                 max(event.delivered for _, event in of_kind(old, p, Settled))
                 for p in range(partition, before, after)
             ]
-            assert of_kind(new, partition, Settled)[-1][1].delivered == min(delivered)
+            assert of_kind(new, partition, Settled)[-1][1].delivered == min(watermarks)
 
 
 def test_partitions_that_retracted_different_rewards_are_not_merged(
@@ -266,18 +266,20 @@ def test_partitions_that_retracted_different_rewards_are_not_merged(
     records = [
         Record(p, 0, START, Reward(home(p), START, 1.0, reporter=f"feed {p}")) for p in range(2)
     ]
-    ours, theirs = (Retracted(0, START, START, START + 5, f"feed {p}") for p in range(2))
-    address = moves.made([*records, Record(0, 0, START + 9, ours)], 2)
+    retraction, other_retraction = (
+        Retracted(0, START, START, START + 5, f"feed {p}") for p in range(2)
+    )
+    address = moves.made([*records, Record(0, 0, START + 9, retraction)], 2)
     with open_journal(address) as old, open_journal(moves.moved(address, 1)) as new:
-        check_same(*(fold_of(one, SEMANTICS[0]) for one in (old, new)))
-        assert of_kind(new, 0, Retracted) == [(START + 9, ours)]
+        check_same(*(fold_of(journal, SEMANTICS[0]) for journal in (old, new)))
+        assert of_kind(new, 0, Retracted) == [(START + 9, retraction)]
 
-    address = moves.made([*records, Record(0, 0, START + 9, theirs)], 2)
-    lines, to = moves.exported(address), moves.free()
-    refused = COMMAND.complaint(capsys, "import", lines, to, "--partitions", 1)
+    address = moves.made([*records, Record(0, 0, START + 9, other_retraction)], 2)
+    lines, target = moves.exported(address), moves.free()
+    error = COMMAND.complaint(capsys, "import", lines, target, "--partitions", 1)
     span = "from 2023-11-14T22:13:20+00:00 to 2023-11-14T22:13:20.000005+00:00"
-    assert f"partition 1 does not retract what 'feed 1' reported {span}" in refused
-    said(capsys, "import", lines, to, "--partitions", 4)
+    assert f"partition 1 does not retract what 'feed 1' reported {span}" in error
+    said(capsys, "import", lines, target, "--partitions", 4)
 
 
 def test_an_act_that_is_repeated_counts_again() -> None:
@@ -288,8 +290,8 @@ def test_an_act_that_is_repeated_counts_again() -> None:
         for p, stamps in enumerate([(10, 20, 30), (25, 26, 27)])
         for n, (stamp, act) in enumerate(zip(stamps, acts, strict=True))
     ]
-    merged = repartitioned(sorted(records, key=lambda one: one.recorded), 2, 1)
-    assert [(one.recorded, one.event) for one in merged] == [
+    result = repartitioned(sorted(records, key=lambda record: record.recorded), 2, 1)
+    assert [(record.recorded, record.event) for record in result] == [
         (10, acts[0]),
         (20, acts[1]),
         (27, acts[2]),

@@ -37,18 +37,20 @@ class TestCommand:
     def test_runs_as_a_module(self, tmp_path: Path) -> None:
         """The main path in real processes: inspect, verify, export, import."""
         digest = used_journal(tmp_path / "offers.db")
-        shown = spawned("journal", "inspect", "sqlite:///offers.db", cwd=tmp_path)
-        assert shown.returncode == 0
-        assert "Bernoulli()" in shown.stdout
-        exported = spawned("journal", "export", "sqlite:///offers.db", cwd=tmp_path)
-        taken = spawned(
-            "journal", "import", "-", "sqlite:///new.db", cwd=tmp_path, input=exported.stdout
+        inspect_run = spawned("journal", "inspect", "sqlite:///offers.db", cwd=tmp_path)
+        assert inspect_run.returncode == 0
+        assert "Bernoulli()" in inspect_run.stdout
+        export_run = spawned("journal", "export", "sqlite:///offers.db", cwd=tmp_path)
+        import_run = spawned(
+            "journal", "import", "-", "sqlite:///new.db", cwd=tmp_path, input=export_run.stdout
         )
-        assert (taken.returncode, taken.stderr) == (0, "")
-        verified = spawned("journal", "verify", "sqlite:///new.db", "--window", "6h", cwd=tmp_path)
-        assert verified.returncode == 0
-        assert digest in verified.stdout
-        assert (shown.stderr, exported.stderr, verified.stderr) == ("", "", "")
+        assert (import_run.returncode, import_run.stderr) == (0, "")
+        verify_run = spawned(
+            "journal", "verify", "sqlite:///new.db", "--window", "6h", cwd=tmp_path
+        )
+        assert verify_run.returncode == 0
+        assert digest in verify_run.stdout
+        assert (inspect_run.stderr, export_run.stderr, verify_run.stderr) == ("", "", "")
 
     def test_stops_quietly_when_nobody_reads(self, tmp_path: Path) -> None:
         """`export | head -1` ends without a traceback."""
@@ -68,9 +70,9 @@ class TestCommand:
     ) -> None:
         """Every command has an example, within 80 columns."""
         name = command.__name__.rpartition(".")[2].rstrip("_")
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as error:
             main(["journal", name, "--help"])
-        assert left.value.code == 0
+        assert error.value.code == 0
         text = capsys.readouterr().out
         assert text.rstrip().endswith(f"\nexample:\n  {command.EXAMPLE}")
         assert max(map(len, text.splitlines())) <= 80
@@ -82,19 +84,19 @@ class TestCommand:
         text, folder = tmp_path / "notes.txt", tmp_path / "folder"
         text.write_text("no database, but a text that is long enough to be taken for one\n" * 99)
         folder.mkdir()
-        empty, other = tmp_path / "empty.db", tmp_path / "other.db"
-        empty.touch()
-        meddle_file(other, "CREATE TABLE something (else_ TEXT)")
+        empty_file, foreign_file = tmp_path / "empty.db", tmp_path / "other.db"
+        empty_file.touch()
+        meddle_file(foreign_file, "CREATE TABLE something (else_ TEXT)")
         journal = random_journal(tmp_path / "offers.db", 0, 1, count=30)
         before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
         assert "no such file" in complaint(capsys, "inspect", tmp_path / "none.db")
         for command in (["inspect"], ["verify"], ["export"]):
             assert main(["journal", *command, str(journal)]) == 0
-            err = capsys.readouterr().err
-            assert err == f"belated: reading {journal} as sqlite:///{journal}\n"
+            error = capsys.readouterr().err
+            assert error == f"belated: reading {journal} as sqlite:///{journal}\n"
         assert "this is not a file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
-        for path in (text, empty, other):
+        for path in (text, empty_file, foreign_file):
             for command in (["inspect"], ["verify"], ["export"], ["show", "a"]):
                 assert "not a belated journal" in complaint(capsys, *command, f"sqlite:///{path}")
         assert "no bandit 'x'; known bandits: 'offers'" in complaint(
@@ -138,8 +140,8 @@ class TestCommand:
             assert "contains 'news', 'offers': add ?bandit=NAME" in complaint(capsys, command, path)
         assert "add ?bandit=" in complaint(capsys, "show", "a", path)
         assert "1 record imported" not in said(capsys, "verify", f"sqlite:///{path}?bandit=news")
-        both = json.loads(said(capsys, "inspect", path, "--json"))
-        assert [one["bandit"] for one in both["bandits"]] == ["news", "offers"]
+        report = json.loads(said(capsys, "inspect", path, "--json"))
+        assert [bandit["bandit"] for bandit in report["bandits"]] == ["news", "offers"]
 
     def test_families_are_parsed_and_never_run(self) -> None:
         """The name of a family is parsed; nothing else is accepted."""
@@ -164,19 +166,19 @@ class TestInspect:
         path = tmp_path / "offers.db"
         used_journal(path)
         partitions = records_in(path)
-        everything = [record for records in partitions for record in records]
+        records = [record for records in partitions for record in records]
         text = said(capsys, "inspect", path)
         assert max(map(len, text.splitlines()[1:])) <= 80
         assert "2023-11-14T22:23:20.000Z" in text
-        (one,) = json.loads(said(capsys, "inspect", path, "--json"))["bandits"]
-        assert one["identity"] == {"family": "Bernoulli()", "dim": "3", "features": ""}
-        assert one["records"] == len(everything)
-        assert one["first"] == min(record.recorded for record in everything)
-        assert one["last"] == max(record.recorded for record in everything)
-        assert one["events"]["decision"] == 150
-        assert [part["records"] for part in one["parts"]] == list(map(len, partitions))
-        assert [snapshot["partition"] for snapshot in one["snapshots"]] == [0, 1]
-        for snapshot in one["snapshots"]:
+        (summary,) = json.loads(said(capsys, "inspect", path, "--json"))["bandits"]
+        assert summary["identity"] == {"family": "Bernoulli()", "dim": "3", "features": ""}
+        assert summary["records"] == len(records)
+        assert summary["first"] == min(record.recorded for record in records)
+        assert summary["last"] == max(record.recorded for record in records)
+        assert summary["events"]["decision"] == 150
+        assert [part["records"] for part in summary["parts"]] == list(map(len, partitions))
+        assert [snapshot["partition"] for snapshot in summary["snapshots"]] == [0, 1]
+        for snapshot in summary["snapshots"]:
             assert snapshot["bytes"] > 1000
             assert (
                 0
@@ -190,8 +192,8 @@ class TestInspect:
         SQLiteJournal(path, bandit="offers").close()
         assert "no bandit has used this journal yet" in said(capsys, "inspect", path)
         with sqlite3.connect(path) as connection:  # looking has stored no identity
-            find = "SELECT value FROM cell WHERE name = 'bandit/offers'"
-            ((value,),) = connection.execute(find).fetchall()
+            query = "SELECT value FROM cell WHERE name = 'bandit/offers'"
+            ((value,),) = connection.execute(query).fetchall()
             assert "identity" not in json.loads(value)
         connection.close()
 

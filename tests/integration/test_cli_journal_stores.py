@@ -28,15 +28,15 @@ SIX_HOURS = Explicit(timedelta(hours=6))
 def used(store: Store, bandit: str) -> Iterator[Bandit]:
     """A bandit with a snapshot and later records."""
     journal = store.journal(bandit, partitions=2)
-    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=journal, seed=1) as made:
+    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=journal, seed=1) as instance:
         for n in range(30):
-            decision = made.decide(rows=np.eye(2), id=f"order-{n}")
+            decision = instance.decide(rows=np.eye(2), id=f"order-{n}")
             if n % 3:
-                made.observe(decision.id, float(n % 2))
+                instance.observe(decision.id, float(n % 2))
             if n == 15:
-                made.save()
-        made.sync()
-        yield made
+                instance.save()
+        instance.sync()
+        yield instance
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def records_of(journal: Journal) -> list[list[Record]]:
 def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
     """Return the same as position, stamp and bytes."""
     return [
-        [(one.position, one.recorded, encode(one.event)) for one in records]
+        [(record.position, record.recorded, encode(record.event)) for record in records]
         for records in records_of(journal)
     ]
 
@@ -68,7 +68,7 @@ def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
 def requests_in(journal: Journal) -> list[dict[int, bytes]]:
     """Return the stored requests of decisions, by partition."""
     return [
-        journal.requests(partition, [one.position for one in records])
+        journal.requests(partition, [record.position for record in records])
         for partition, records in enumerate(records_of(journal))
     ]
 
@@ -77,30 +77,30 @@ def test_looking_changes_nothing(
     used: Bandit, named: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The contents, a verification, and the history of one decision."""
-    before, described = as_bytes(used.journal), store.describe()
-    (one,) = json.loads(said(capsys, "inspect", named, "--json"))["bandits"]
-    assert one["records"] == sum(map(len, before))
-    assert one["identity"] == {"family": "Bernoulli()", "dim": "2", "features": ""}
-    assert [snapshot["partition"] for snapshot in one["snapshots"]] == [0, 1]
-    assert all(snapshot["bytes"] > 0 for snapshot in one["snapshots"])
-    assert (one["configured"]["rewards"], one["configured"]["window"]) == ("Explicit", "6h")
+    records, description = as_bytes(used.journal), store.describe()
+    (summary,) = json.loads(said(capsys, "inspect", named, "--json"))["bandits"]
+    assert summary["records"] == sum(map(len, records))
+    assert summary["identity"] == {"family": "Bernoulli()", "dim": "2", "features": ""}
+    assert [snapshot["partition"] for snapshot in summary["snapshots"]] == [0, 1]
+    assert all(snapshot["bytes"] > 0 for snapshot in summary["snapshots"])
+    assert (summary["configured"]["rewards"], summary["configured"]["window"]) == ("Explicit", "6h")
     assert "window    6h" in said(capsys, "inspect", named)
     report = json.loads(said(capsys, "verify", named, "--window", "5h", "--json", code=2))
     assert report["status"] == "not compared"
     report = json.loads(said(capsys, "verify", named, "--json"))  # as the journal says it
     assert (report["status"], report["compared"]) == ("ok", 2)
     assert report["digest"] == used.digest
-    due = [
+    due_times = [
         json.loads(said(capsys, "show", "order-1", named, "--json", *options))["due"]
         for options in ([], ["--window", "6h"], ["--window", "5h"], ["--reduce", "max"])
     ]
-    assert due[0] == due[1] == due[2] + 3_600_000_000
-    assert due[3] is None
-    shown = json.loads(said(capsys, "show", "order-1", named, "--json"))
-    assert (shown["state"], shown["value"]) == ("rewarded", 1.0)
-    assert shown["request"]["rows"] == [[1.0, 0.0], [0.0, 1.0]]
+    assert due_times[0] == due_times[1] == due_times[2] + 3_600_000_000
+    assert due_times[3] is None
+    entry = json.loads(said(capsys, "show", "order-1", named, "--json"))
+    assert (entry["state"], entry["value"]) == ("rewarded", 1.0)
+    assert entry["request"]["rows"] == [[1.0, 0.0], [0.0, 1.0]]
     assert "no record of nobody" in said(capsys, "show", "nobody", named, code=1)
-    assert (as_bytes(used.journal), store.describe()) == (before, described)
+    assert (as_bytes(used.journal), store.describe()) == (records, description)
 
 
 def test_verify_and_export_read_page_by_page(
@@ -142,18 +142,20 @@ def test_a_journal_moves_from_store_to_store(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Every record with its stamp and its bytes; a bandit continues there."""
-    new = f"moved {bandit}"
+    name = f"moved {bandit}"
     place = dsn if into == "postgresql" else f"sqlite:///{tmp_path}/new.db"
-    to = f"{place}?bandit={quote(new)}"
+    target = f"{place}?bandit={quote(name)}"
     said(capsys, "export", named, "-o", tmp_path / "lines")
-    assert f"as bandit {new}, in 2 partitions" in said(capsys, "import", tmp_path / "lines", to)
-    with open_store(place).journal(new) as journal:
+    assert f"as bandit {name}, in 2 partitions" in said(
+        capsys, "import", tmp_path / "lines", target
+    )
+    with open_store(place).journal(name) as journal:
         assert as_bytes(journal) == as_bytes(used.journal)
         assert requests_in(journal) == requests_in(used.journal)
         assert sum(map(len, requests_in(journal))) == 30
-    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=to) as moved:
-        assert moved.digest == used.digest
-    assert main(["journal", "import", str(tmp_path / "lines"), to]) == 2
+    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=target) as instance:
+        assert instance.digest == used.digest
+    assert main(["journal", "import", str(tmp_path / "lines"), target]) == 2
     assert "already" in capsys.readouterr().err
 
 
@@ -163,18 +165,18 @@ def test_an_import_that_fails_leaves_no_bandit(
     """The name stays free for the next attempt."""
     lines = tmp_path / "lines"
     assert main(["journal", "export", named, "-o", str(lines)]) == 0
-    whole = lines.read_bytes()
+    content = lines.read_bytes()
     place = address if store.name == "postgresql" else f"sqlite:///{tmp_path}/new.db"
-    to = f"{place}?bandit={quote('whole ' + used.journal.bandit)}"
-    lines.write_bytes(whole[:-30])
-    assert main(["journal", "import", str(lines), to]) == 2
+    target = f"{place}?bandit={quote('whole ' + used.journal.bandit)}"
+    lines.write_bytes(content[:-30])
+    assert main(["journal", "import", str(lines), target]) == 2
     if store.name == "postgresql":
-        names = [one.name for one in store.describe()]
+        names = [description.name for description in store.describe()]
         assert f"whole {used.journal.bandit}" not in names
     else:
         assert not (tmp_path / "new.db").exists()
-    lines.write_bytes(whole)
-    assert main(["journal", "import", str(lines), to]) == 0
+    lines.write_bytes(content)
+    assert main(["journal", "import", str(lines), target]) == 0
 
 
 def test_which_bandit_must_be_said_where_there_are_several(
@@ -185,11 +187,11 @@ def test_which_bandit_must_be_said_where_there_are_several(
         journal.append([Void("a", 1)])
     for command in (["verify"], ["export"], ["show", "a"]):
         assert main(["journal", *command, address]) == 2
-        told = capsys.readouterr().err
-        assert "'a second one', " in told
-        assert "add ?bandit=NAME to the address" in told
+        error = capsys.readouterr().err
+        assert "'a second one', " in error
+        assert "add ?bandit=NAME to the address" in error
     bandits = json.loads(said(capsys, "inspect", address, "--json"))["bandits"]
-    assert {"a second one", used.journal.bandit} <= {one["bandit"] for one in bandits}
+    assert {"a second one", used.journal.bandit} <= {bandit["bandit"] for bandit in bandits}
     assert main(["journal", "verify", f"{address}?bandit=nobody"]) == 2
     assert "has no bandit 'nobody'; known bandits: '" in capsys.readouterr().err
 
@@ -200,9 +202,9 @@ def test_decisions_come_out_of_every_store(
 ) -> None:
     """One line per decision, by partition and time, from a journal in use."""
     lines = said(capsys, "export", named, "--format", format).splitlines()
-    known = 1 + 30 if format == "csv" else 30 if format == "jsonl" else 20
-    assert len(lines) == known
+    count = 1 + 30 if format == "csv" else 30 if format == "jsonl" else 20
+    assert len(lines) == count
     if format == "jsonl":
-        found = {one["id"]: one for one in map(json.loads, lines)}
-        assert found["order-1"]["value"] == 1.0
-        assert found["order-0"]["state"] == "pending"
+        decisions = {decision["id"]: decision for decision in map(json.loads, lines)}
+        assert decisions["order-1"]["value"] == 1.0
+        assert decisions["order-0"]["state"] == "pending"

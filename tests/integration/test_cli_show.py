@@ -33,15 +33,17 @@ class TestEntry:
         fold = fold_of(records_in(path), Explicit(timedelta(hours=6)))
         states = set()
         for n in range(60):
-            told = json.loads(said(capsys, "show", f"order-{n}", path, "--json", "--window", "6h"))
+            report = json.loads(
+                said(capsys, "show", f"order-{n}", path, "--json", "--window", "6h")
+            )
             partition = partition_of(key_of(f"order-{n}"), partitions)
             entry = fold.ledgers[partition].entry(f"order-{n}")
             assert entry is not None
             for name in ("state", "value", "late", "conflict"):
-                assert told[name] == getattr(entry, name)
-            assert told["due"] == entry.due_us
-            assert told["records"][0]["kind"] == "decision"
-            states.add(told["state"])
+                assert report[name] == getattr(entry, name)
+            assert report["due"] == entry.due_us
+            assert report["records"][0]["kind"] == "decision"
+            states.add(report["state"])
         assert states >= {"censored", "rewarded", "voided"}
 
     def test_shows_every_record_in_order(
@@ -61,8 +63,8 @@ class TestEntry:
         assert "rewarded with 0.5" in text
         assert "(9 numbers)" in text
         assert "2023-11-14T23:13:20.000Z  decision, position 2" in text
-        told = json.loads(said(capsys, "show", "a", path, "--json"))
-        assert [(one["kind"], one["status"]) for one in told["records"]] == [
+        report = json.loads(said(capsys, "show", "a", path, "--json"))
+        assert [(record["kind"], record["status"]) for record in report["records"]] == [
             ("reward", "unmatched"),
             ("decision", "decided"),
             ("activation", "activated"),
@@ -75,17 +77,17 @@ class TestEntry:
         path = tmp_path / "offers.db"
         policies = DelayedUCB(4, Bernoulli(), floor=0.5), DelayedUCB(4, Bernoulli())
         features = PerArm(["blue", "red"], context=["age"])
-        where = f"sqlite:///{path}?bandit=rows"
-        with Bandit(policy=policies[0], rewards=Explicit(), journal=where) as bandit:
+        address = f"sqlite:///{path}?bandit=rows"
+        with Bandit(policy=policies[0], rewards=Explicit(), journal=address) as bandit:
             bandit.decide(rows=np.eye(4)[:3], actions=["blue", "red", 7], id="a")
-        where = f"sqlite:///{path}?bandit=features"
+        address = f"sqlite:///{path}?bandit=features"
         with Bandit(
-            policy=policies[1], rewards=Explicit(), journal=where, features=features
+            policy=policies[1], rewards=Explicit(), journal=address, features=features
         ) as bandit:
             bandit.decide({"age": 3.0}, {"blue": {"size": 5}, "red": None}, id="a")
-        where = f"sqlite:///{path}?bandit=none"
+        address = f"sqlite:///{path}?bandit=none"
         with Bandit(
-            policy=policies[1], rewards=Explicit(), journal=where, keep_requests=0
+            policy=policies[1], rewards=Explicit(), journal=address, keep_requests=0
         ) as bandit:
             bandit.decide(rows=np.eye(4), id="a")
         rows, context, none = (

@@ -59,18 +59,18 @@ def used(store: Store, bandit: str) -> Iterator[Bandit]:
             x = rng.random(2, dtype=np.float32)
             events.append(Decision(f"order-{n}", stamp, 0, 0, x, 0.5, 1.0, 0))
         else:
-            late = int(rng.integers(1, 10))
-            events.append(Reward(f"order-{max(0, n - 2 * late + 1)}", stamp, 1.0, reporter="crm"))
+            lag = int(rng.integers(1, 10))
+            events.append(Reward(f"order-{max(0, n - 2 * lag + 1)}", stamp, 1.0, reporter="crm"))
     records = [(event, stamp) for event, stamp in zip(events, stamps, strict=True)]
     for start in range(0, COUNT, 1_000):
-        some = records[start : start + 1_000]
-        journal.append([one for one, _ in some], recorded=[stamp for _, stamp in some])
+        batch = records[start : start + 1_000]
+        journal.append([event for event, _ in batch], recorded=[stamp for _, stamp in batch])
     journal.close()
-    made = opened(store, bandit)
-    made.sync()
-    made.save()
-    yield made
-    made.close()
+    instance = opened(store, bandit)
+    instance.sync()
+    instance.save()
+    yield instance
+    instance.close()
 
 
 @pytest.fixture
@@ -110,43 +110,43 @@ def test_trimmed_records_still_count(
 ) -> None:
     """For a bandit that stays open, one that loads its snapshot, and one without a snapshot."""
     digest, counts, theta = used.digest, used.decision_counts, used.estimate.theta
-    then = as_datetime(used.journal.now() - 5 * 24 * HOUR)
-    past = used.as_of(then)
-    early = verified(capsys, named)["head"]
+    moment = as_datetime(used.journal.now() - 5 * 24 * HOUR)
+    view = used.as_of(moment)
+    early_head = verified(capsys, named)["head"]
     assert "dropped, up to" in trimmed(capsys, named)
     starts = [used.journal.start(p) for p in range(PARTITIONS)]
     assert min(start.position for start in starts) >= 1_024
     assert used.observe("order-17", 1.0).status in ("expired", "unmatched")
     assert used.digest == digest
-    again = used.as_of(then)
-    assert (again.digest, again.decision_counts) == (past.digest, past.decision_counts)
+    second_view = used.as_of(moment)
+    assert (second_view.digest, second_view.decision_counts) == (view.digest, view.decision_counts)
     with pytest.raises(InvalidInput, match="were trimmed: choose a later time"):
         used.as_of(as_datetime(starts[0].stamp - 1))
     acts = [
-        one.event
+        record.event
         for p in range(PARTITIONS)
-        for one in used.journal.read(p, starts[p].position, 9_999)
-        if isinstance(one.event, Trimmed)
+        for record in used.journal.read(p, starts[p].position, 9_999)
+        if isinstance(record.event, Trimmed)
     ]
-    assert [(one.through, one.recorded) for one in acts] == starts
+    assert [(act.through, act.recorded) for act in acts] == starts
     assert (acts[0].reason, "@" in acts[0].actor) == ("too old", True)
 
-    with closing(opened(store, bandit)) as other:  # with its snapshots
-        assert (other.digest, other.decision_counts) == (digest, counts)
+    with closing(opened(store, bandit)) as reopened:  # with its snapshots
+        assert (reopened.digest, reopened.decision_counts) == (digest, counts)
     for p in range(PARTITIONS):  # whatever is in them now, it is of no use
         used.journal.save(Snapshot(p, used.journal.end(p), "other", {}))
-    with closing(opened(store, bandit)) as other:
-        assert (other.digest, other.decision_counts) == (digest, counts)
-        np.testing.assert_allclose(other.estimate.theta, theta, rtol=1e-6)
-        other.save()
+    with closing(opened(store, bandit)) as reopened:
+        assert (reopened.digest, reopened.decision_counts) == (digest, counts)
+        np.testing.assert_allclose(reopened.estimate.theta, theta, rtol=1e-6)
+        reopened.save()
 
     report = verified(capsys, named)
     assert (report["status"], report["compared"]) == ("ok", PARTITIONS)
     assert "were trimmed" in report["notes"][0]
     assert verified(capsys, named, "--expect", report["head"])["status"] == "ok"
-    assert verified(capsys, named, "--expect", early)["status"] == "ok"
-    shown = said(capsys, "inspect", named)
-    assert re.search(f"trimmed +{sum(one.position for one in starts):,}, up to", shown)
+    assert verified(capsys, named, "--expect", early_head)["status"] == "ok"
+    output = said(capsys, "inspect", named)
+    assert re.search(f"trimmed +{sum(start.position for start in starts):,}, up to", output)
     assert main(["journal", "show", "order-0", named]) == 1
 
 
@@ -158,10 +158,10 @@ def test_a_head_of_what_was_trimmed_cannot_be_checked(
         trimmed(capsys, named, age)
         start = [used.journal.start(p) for p in range(PARTITIONS)]
         if age == "12d":
-            old = [one.position for one in start]
+            positions = [mark.position for mark in start]
     head = verified(capsys, named)["head"]
-    gone = f"{old[0]},{old[1]}:{head.partition(':')[2]}"
-    report = verified(capsys, named, "--expect", gone, code=2)
+    old_head = f"{positions[0]},{positions[1]}:{head.partition(':')[2]}"
+    report = verified(capsys, named, "--expect", old_head, code=2)
     assert "have been trimmed since then" in report["not_compared"][0]
 
 
@@ -203,16 +203,16 @@ def test_trimming_goes_on_where_it_was_left(
         assert main(["journal", "trim", named, "--older-than", "12d", "--reason", "why"]) == 130
     assert used.digest == digest
     assert verified(capsys, named)["status"] == "ok"
-    first = used.journal.start(0)
-    kept = next(one for one in range(COUNT) if used.journal.records_of([f"order-{one}"]))
-    refused = Command("journal").complaint(
-        capsys, "erase", named, f"order-{kept}", "--reason", "why"
+    start = used.journal.start(0)
+    number = next(n for n in range(COUNT) if used.journal.records_of([f"order-{n}"]))
+    error = Command("journal").complaint(
+        capsys, "erase", named, f"order-{number}", "--reason", "why"
     )
-    assert "old records were trimmed" in refused  # its record is there, and the base has it too
+    assert "old records were trimmed" in error  # its record is there, and the base has it too
     assert "dropped, up to" in trimmed(capsys, named, "12d")
-    assert used.journal.start(0) == first
+    assert used.journal.start(0) == start
     assert "dropped" in trimmed(capsys, named, "5d")
-    assert used.journal.start(0) > first
+    assert used.journal.start(0) > start
     assert "no records of" in trimmed(capsys, named, "5d")
     assert (verified(capsys, named)["status"], used.digest) == ("ok", digest)
 
@@ -227,11 +227,11 @@ def test_what_is_undone_while_bases_are_made(
     calls: list[int] = []
 
     def undoing(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
-        made = make_bases(journal, fold, *rest)
+        bases = make_bases(journal, fold, *rest)
         if not calls:
             used.journal.append([Erased(erased_key_of("order-0"), 1)])
         calls.append(1)
-        return made
+        return bases
 
     monkeypatch.setattr(command, "make_bases", undoing)
     used.save()
@@ -247,23 +247,23 @@ def test_what_cannot_be_trimmed_is_refused(
 ) -> None:
     """What still accepts rewards, is in no snapshot, or belongs to other settings."""
     complaint = Command("journal").complaint
-    rest = ["--reason", "why"]
-    assert "pass at least that" in complaint(capsys, "trim", named, "--older-than", "1h", *rest)
-    other = ["--window", "2h", "--default", "0", "--retention", "1d"]
+    options = ["--reason", "why"]
+    assert "pass at least that" in complaint(capsys, "trim", named, "--older-than", "1h", *options)
+    other_options = ["--window", "2h", "--default", "0", "--retention", "1d"]
     assert "was saved with other settings" in complaint(
-        capsys, "trim", named, "--older-than", "5d", *rest, *other
+        capsys, "trim", named, "--older-than", "5d", *options, *other_options
     )
     assert "has no retention" in complaint(
-        capsys, "trim", named, "--older-than", "5d", *rest, "--window", "1h"
+        capsys, "trim", named, "--older-than", "5d", *options, "--window", "1h"
     )
     assert "no records of" in trimmed(capsys, named, "30d")
     assert used.journal.start(0).position == 0
     trimmed(capsys, named)
-    then = (datetime.now(UTC) - timedelta(days=15)).isoformat()
+    moment = (datetime.now(UTC) - timedelta(days=15)).isoformat()
     assert "can no longer be retracted or restored" in complaint(
-        capsys, "retract", named, "--key", "crm", "--from", then, *rest
+        capsys, "retract", named, "--key", "crm", "--from", moment, *options
     )
-    assert "old records were trimmed" in complaint(capsys, "erase", named, "order-0", *rest)
+    assert "old records were trimmed" in complaint(capsys, "erase", named, "order-0", *options)
     with (
         store.journal(bandit) as journal,
         pytest.raises(JournalMismatch, match="with the settings it had then"),
@@ -279,10 +279,10 @@ def test_a_trimmed_journal_is_exported_and_not_imported(
     said(capsys, "export", named, "-o", str(tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(lines[0])["trimmed"] == [used.journal.start(p).position for p in range(2)]
-    refused = Command("journal").complaint(
+    error = Command("journal").complaint(
         capsys, "import", str(tmp_path / "out.jsonl"), f"sqlite:///{tmp_path}/new.db"
     )
-    assert "that had been trimmed" in refused
+    assert "that had been trimmed" in error
 
 
 def test_trimming_while_a_learner_runs(

@@ -33,18 +33,18 @@ TABLES = ("record", "request", "cell")
 @pytest.fixture
 def used(store: Store, bandit: str) -> Iterator[Bandit]:
     """Three decisions, each with a reward by a feed."""
-    made = Bandit(
+    instance = Bandit(
         policy=DelayedUCB(2, Bernoulli()),
         rewards=Explicit(),
         journal=store.journal(bandit, partitions=2),
         seed=7,
     )
     for n in range(3):
-        made.decide(rows=ROWS, id=f"order-{n}")
-        made.journal.append([Reward(f"order-{n}", 10**15, 1.0, reporter="crm")])
-    made.observe("order-2", 0.0, part="own")
-    yield made
-    made.close()
+        instance.decide(rows=ROWS, id=f"order-{n}")
+        instance.journal.append([Reward(f"order-{n}", 10**15, 1.0, reporter="crm")])
+    instance.observe("order-2", 0.0, part="own")
+    yield instance
+    instance.close()
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_feed_is_retracted_and_restored(
 ) -> None:
     """The bandit continues as if it had never learned it; the journal records who did it."""
     assert used.estimate.n == 3
-    before = used.digest
+    digest = used.digest
     time.sleep(0.01)
     span = [named, "--key", "crm", *times(1), "--reason", "wrong currency"]
     assert f"3 rewards by crm in {used.journal.bandit} no longer count" in said(
@@ -79,15 +79,15 @@ def test_a_feed_is_retracted_and_restored(
     assert used.estimate.n == 1
     assert used.entry("order-0").state == "pending"
     assert used.event_counts["retracted"] == 3
-    told = [one.event for p in range(2) for one in used.journal.undone(p)]
-    assert [type(one) for one in told] == [Retracted, Retracted]
-    assert isinstance(told[0], Retracted)
-    assert told[0].reason == "wrong currency"
-    assert "@" in told[0].actor
+    events = [record.event for p in range(2) for record in used.journal.undone(p)]
+    assert [type(event) for event in events] == [Retracted, Retracted]
+    assert isinstance(events[0], Retracted)
+    assert events[0].reason == "wrong currency"
+    assert "@" in events[0].actor
     assert f"3 rewards by crm in {used.journal.bandit} count again" in said(
         capsys, "retract", *span, "--restore"
     )
-    assert used.digest == before
+    assert used.digest == digest
 
 
 def test_what_cannot_be_retracted_is_refused(
@@ -95,36 +95,38 @@ def test_what_cannot_be_retracted_is_refused(
 ) -> None:
     """A period that ends before it begins, one in the future, a time without a zone."""
     command = Command("journal")
-    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    rest = ["--key", "crm", "--reason", "why"]
-    wrong = {
-        "must be before": ["--from", later, "--to", "2026-01-01T00:00Z"],
-        "future rewards": ["--from", "2026-01-01T00:00Z", "--to", later],
-        "has no time zone": ["--from", "2026-01-01", "--to", later],
-        "must be ISO 8601 text": ["--from", "yesterday", "--to", later],
+    future = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    options = ["--key", "crm", "--reason", "why"]
+    cases = {
+        "must be before": ["--from", future, "--to", "2026-01-01T00:00Z"],
+        "future rewards": ["--from", "2026-01-01T00:00Z", "--to", future],
+        "has no time zone": ["--from", "2026-01-01", "--to", future],
+        "must be ISO 8601 text": ["--from", "yesterday", "--to", future],
     }
-    for message, span in wrong.items():
-        assert message in command.complaint(capsys, "retract", named, *rest, *span)
+    for message, span in cases.items():
+        assert message in command.complaint(capsys, "retract", named, *options, *span)
     assert used.journal.undone(0) == []
 
 
 def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It no longer counts, and nothing about it is shown; an unknown id erases nothing."""
     command = Command("journal")
-    refused = command.complaint(capsys, "erase", named, "order-1", "nobody", "--reason", "why")
-    assert "no record of 'nobody'" in refused
-    for rest in ((), ("order-1",)):
-        assert "with a --reason" in command.complaint(capsys, "erase", named, *rest)
-    refused = command.complaint(capsys, "erase", named, "order-1", "--overwrite")
-    assert "run it without IDs" in refused
+    error = command.complaint(capsys, "erase", named, "order-1", "nobody", "--reason", "why")
+    assert "no record of 'nobody'" in error
+    for ids in ((), ("order-1",)):
+        assert "with a --reason" in command.complaint(capsys, "erase", named, *ids)
+    error = command.complaint(capsys, "erase", named, "order-1", "--overwrite")
+    assert "run it without IDs" in error
     assert used.decision_counts["rewarded"] == 3
     assert f"1 decision of {used.journal.bandit} erased" in said(
         capsys, "erase", named, "order-1", "--reason", "asked by the customer"
     )
     assert used.decision_counts["rewarded"] == 2
     assert used.observe("order-1", 1.0).status == "erased"
-    events = [one.event for p in range(2) for one in used.journal.undone(p)]
-    assert [one.key for one in events if isinstance(one, Erased)] == [erased_key_of("order-1")]
+    events = [record.event for p in range(2) for record in used.journal.undone(p)]
+    assert [event.key for event in events if isinstance(event, Erased)] == [
+        erased_key_of("order-1")
+    ]
     assert main(["journal", "show", "order-1", named]) == 1
     assert "no record of order-1" in capsys.readouterr().out
 
@@ -176,14 +178,14 @@ def test_what_was_restored_verifies(
 ) -> None:
     """A snapshot from before a reverted retraction stays valid."""
     used.save()
-    before = verified(capsys, named)
+    baseline = verified(capsys, named)
     span = [named, "--key", "crm", *times(1), "--reason", "why"]
     said(capsys, "retract", *span)
     assert verified(capsys, named)["compared"] == 0
     said(capsys, "retract", *span, "--restore")
     report = verified(capsys, named)
     assert (report["status"], report["compared"]) == ("ok", 2)
-    assert report["digest"] == before["digest"] == used.digest
+    assert report["digest"] == baseline["digest"] == used.digest
 
 
 def test_a_wrong_snapshot_from_after_an_act_is_found(
@@ -193,10 +195,10 @@ def test_a_wrong_snapshot_from_after_an_act_is_found(
     said(capsys, "retract", named, "--key", "crm", *times(1), "--reason", "why")
     used.observe("order-0", 1.0, part="own")
     used.save()
-    stored = used.journal.load(1)
-    assert stored is not None
-    pieces = stored.pieces | {"lines 0": bytes(reversed(stored.pieces["lines 0"]))}
-    used.journal.save(Snapshot(1, stored.position, stored.fingerprint, pieces))
+    snapshot = used.journal.load(1)
+    assert snapshot is not None
+    pieces = snapshot.pieces | {"lines 0": bytes(reversed(snapshot.pieces["lines 0"]))}
+    used.journal.save(Snapshot(1, snapshot.position, snapshot.fingerprint, pieces))
     assert verified(capsys, named, code=1)["status"] == "differs"
 
 
@@ -208,18 +210,18 @@ def test_an_act_while_verify_begins(
 ) -> None:
     """Erasures after the snapshots were loaded are known before a record is folded."""
     used.save()
-    kind, left = type(used.journal), ["order-1", "order-2"]
+    kind, ids = type(used.journal), ["order-1", "order-2"]
     end = kind.end
 
     def undoing(journal: Journal, partition: int) -> int:
-        if left:
-            used.journal.append([Erased(erased_key_of(left.pop()), 1)])
+        if ids:
+            used.journal.append([Erased(erased_key_of(ids.pop()), 1)])
         return end(journal, partition)
 
     monkeypatch.setattr(kind, "end", undoing)
     report = verified(capsys, named)
     monkeypatch.undo()
-    assert (report["status"], left) == ("ok", [])
+    assert (report["status"], ids) == ("ok", [])
     assert report["counts"]["rewarded"] == 1
     assert report["digest"] == used.digest
 
@@ -232,21 +234,21 @@ def test_a_damaged_act_is_named(
 ) -> None:
     """Whether its bytes were changed, or it is missing in the journal's index."""
     erase(capsys, named, "order-1")
-    (act,) = [one for p in range(2) for one in used.journal.undone(p)]
+    (act,) = [record for p in range(2) for record in used.journal.undone(p)]
     place = f"partition {act.partition}, position {act.position}"
     kind = type(used.journal)
     read, undone = kind.read, kind.undone
 
     def damaged(journal: Journal, partition: int, after: int, limit: int) -> list[Record]:
         page = read(journal, partition, after, limit)
-        if any(one.position == act.position for one in page) and partition == act.partition:
+        if any(record.position == act.position for record in page) and partition == act.partition:
             raise CorruptEvent(f"the record at {place} is damaged")
         return page
 
     def unreadable(journal: Journal, partition: int) -> list[Record]:
-        if found := undone(journal, partition):
+        if records := undone(journal, partition):
             raise CorruptEvent(f"the record at {place} is damaged")
-        return found
+        return records
 
     with monkeypatch.context() as patch:
         patch.setattr(kind, "undone", lambda journal, partition: [])
@@ -284,14 +286,14 @@ def test_erased_decisions_leave_no_bytes(
     """Neither in records nor in requests nor in snapshots, once the tables were rewritten."""
     rng = np.random.default_rng(5)
     rows = rng.random((2, 3, 8), dtype=np.float32)
-    made = Bandit(
+    instance = Bandit(
         policy=DelayedUCB(8, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
     )
-    chosen = [made.decide(rows=rows[n], id=f"order-{n}").index for n in range(2)]
+    indices = [instance.decide(rows=rows[n], id=f"order-{n}").index for n in range(2)]
     for n in range(2):
-        made.observe(f"order-{n}", 1.0)
-    made.save()
-    told = [rows[n, chosen[n]].tobytes() for n in range(2)]
+        instance.observe(f"order-{n}", 1.0)
+    instance.save()
+    row_bytes = [rows[n, indices[n]].tobytes() for n in range(2)]
     head = verified(capsys, named)["head"]
 
     def files() -> Path:
@@ -301,30 +303,30 @@ def test_erased_decisions_leave_no_bytes(
         server.execute("CHECKPOINT")
         return server.tables
 
-    assert holds(files(), told[0])
+    assert holds(files(), row_bytes[0])
     erase(capsys, named, "order-0")
     assert main(["journal", "erase", named, "--overwrite"]) == 1
     assert "1 decision cannot be overwritten yet" in capsys.readouterr().out
-    made.sync()
-    made.save()
+    instance.sync()
+    instance.save()
     assert "2 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
     assert "0 events" in said(capsys, "erase", named, "--overwrite")
     if address.startswith("postgresql"):
         for table in ("record", "request", "cell"):
             request.getfixturevalue("postgres").execute(f"VACUUM FULL belated.{table}")
-    assert not holds(files(), told[0])
-    assert holds(files(), told[1])
+    assert not holds(files(), row_bytes[0])
+    assert holds(files(), row_bytes[1])
     capsys.readouterr()
     assert main(["journal", "verify", named, "--expect", head]) == 0
-    assert (made.decision_counts["rewarded"], made.estimate.n) == (1, 1)
-    made.close()
-    again = Bandit(
+    assert (instance.decision_counts["rewarded"], instance.estimate.n) == (1, 1)
+    instance.close()
+    reopened = Bandit(
         policy=DelayedUCB(8, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
     )
-    assert again.decision_counts["rewarded"] == 1
-    past = again.as_of(again.journal.now())
-    assert past.decision_counts["rewarded"] == 1
-    again.close()
+    assert reopened.decision_counts["rewarded"] == 1
+    view = reopened.as_of(reopened.journal.now())
+    assert view.decision_counts["rewarded"] == 1
+    reopened.close()
 
 
 def test_of_an_erased_subject_no_byte_is_left(
@@ -338,15 +340,15 @@ def test_of_an_erased_subject_no_byte_is_left(
 ) -> None:
     """Neither its name nor the ids of its decisions; and it is never credited again."""
     settings: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "rewards": Explicit()}
-    made = Bandit(**settings, journal=store.journal(bandit))
-    subject, other = "undone-4711", "undone-4712"
-    ids = [made.decide(rows=ROWS, id="visit-4711", subject=subject).id]
-    ids.append(made.decide(rows=ROWS, subject=subject).id)
-    made.decide(rows=ROWS, subject=other)
-    for name in (subject, other):
-        made.observe(subject=name, value=1.0, event_id=f"sale-of-{name}")
-    made.observe(ids[0], 0.0)
-    made.save()
+    instance = Bandit(**settings, journal=store.journal(bandit))
+    subject, other_subject = "undone-4711", "undone-4712"
+    ids = [instance.decide(rows=ROWS, id="visit-4711", subject=subject).id]
+    ids.append(instance.decide(rows=ROWS, subject=subject).id)
+    instance.decide(rows=ROWS, subject=other_subject)
+    for name in (subject, other_subject):
+        instance.observe(subject=name, value=1.0, event_id=f"sale-of-{name}")
+    instance.observe(ids[0], 0.0)
+    instance.save()
     traces = [subject.encode(), b"visit-4711", ids[1][16:].encode()]
 
     def found(traces: list[bytes]) -> list[bytes]:
@@ -362,22 +364,22 @@ def test_of_an_erased_subject_no_byte_is_left(
     assert found(traces) == traces
     assert main(["journal", "erase", named, "--subject", "nobody", "--reason", "asked"]) != 0
     assert "no record of the subject 'nobody'" in capsys.readouterr().err
-    told = said(capsys, "erase", named, "--subject", subject, "--reason", "asked")
-    assert "erased, with 2 decisions" in told
-    made.sync()
-    assert made.decision_counts["rewarded"] == 1
-    assert made.observe(subject=subject, value=1.0, event_id="sale-again").status == "erased"
-    made.close()
+    output = said(capsys, "erase", named, "--subject", subject, "--reason", "asked")
+    assert "erased, with 2 decisions" in output
+    instance.sync()
+    assert instance.decision_counts["rewarded"] == 1
+    assert instance.observe(subject=subject, value=1.0, event_id="sale-again").status == "erased"
+    instance.close()
     assert "7 events of erased" in said(capsys, "erase", named, "--overwrite")
     assert found(traces) == []
-    assert found([other.encode()]) == [other.encode()]
-    exported, report = tmp_path / "exported.jsonl", tmp_path / "report.html"
-    said(capsys, "export", named, "--output", str(exported))
+    assert found([other_subject.encode()]) == [other_subject.encode()]
+    export, report = tmp_path / "exported.jsonl", tmp_path / "report.html"
+    said(capsys, "export", named, "--output", str(export))
     assert main(["report", named, "--output", str(report)]) == 0
-    assert not any(holds(file, trace) for file in (exported, report) for trace in traces)
+    assert not any(holds(file, trace) for file in (export, report) for trace in traces)
     assert verified(capsys, named)["status"] == "ok"
-    with Bandit(**settings, journal=store.journal(bandit)) as again:
-        assert again.decision_counts["rewarded"] == 1
+    with Bandit(**settings, journal=store.journal(bandit)) as reopened:
+        assert reopened.decision_counts["rewarded"] == 1
 
 
 def test_the_id_of_an_erased_decision_is_stored_nowhere(
@@ -393,13 +395,13 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     features = PerArm(["mail", "call"], context={"street": Text(hash=1), "seen": Vector(3)})
     embedding = np.array([0.125, 0.75, 0.4711], dtype=np.float32)
     context = {"street": "Secret Lane 4711", "seen": embedding.tolist()}
-    made = Bandit(features, rewards=Explicit(), journal=store.journal(bandit))
-    decided, early = made.decide(context).id, new_id(made.journal.now())
-    ids = [decided, early, made.decide(context, id="customer-4711", subject="someone").id]
+    instance = Bandit(features, rewards=Explicit(), journal=store.journal(bandit))
+    decision_id, own_id = instance.decide(context).id, new_id(instance.journal.now())
+    ids = [decision_id, own_id, instance.decide(context, id="customer-4711", subject="someone").id]
     for id in ids:
-        made.observe(id, 1.0)
-    made.save()
-    halves = [id[16:] for id in (decided, early)]
+        instance.observe(id, 1.0)
+    instance.save()
+    halves = [id[16:] for id in (decision_id, own_id)]
     texts = [
         b"customer-4711",
         b"Secret Lane 4711",
@@ -424,25 +426,25 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
                 for row in connection.execute(f"SELECT one::text FROM belated.{table} AS one")
             ]
         cells = repr(rows)
-        return [one for one in traces if holds(server.tables, one) or one.hex() in cells]
+        return [trace for trace in traces if holds(server.tables, trace) or trace.hex() in cells]
 
     assert set(found()) >= {*texts}
     said(capsys, "erase", named, *ids, "--reason", "asked by the customer")
-    made.sync()
-    made.close()
+    instance.sync()
+    instance.close()
     assert "6 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
     assert found() == []
     said(capsys, "erase", named, *ids, "--reason", "asked again")
-    exported = tmp_path / "exported.jsonl"
-    said(capsys, "export", named, "--output", str(exported))
-    assert not any(trace in exported.read_bytes() for trace in traces)
+    export = tmp_path / "exported.jsonl"
+    said(capsys, "export", named, "--output", str(export))
+    assert not any(trace in export.read_bytes() for trace in traces)
     assert verified(capsys, named)["status"] == "ok"
     for id in ids:
         assert main(["journal", "show", id, named, "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["state"] == "erased"
-    with Bandit(features, rewards=Explicit(), journal=store.journal(bandit)) as again:
-        assert [again.observe(id, 1.0).status for id in ids] == ["erased"] * 3
-        assert again.estimate.n == 0
+    with Bandit(features, rewards=Explicit(), journal=store.journal(bandit)) as reopened:
+        assert [reopened.observe(id, 1.0).status for id in ids] == ["erased"] * 3
+        assert reopened.estimate.n == 0
 
 
 def test_what_was_overwritten_without_an_erasure_is_damage(
@@ -450,12 +452,12 @@ def test_what_was_overwritten_without_an_erasure_is_damage(
 ) -> None:
     """Records cannot be blanked without a recorded erasure."""
     key = erased_key_of("order-1")
-    with monkeypatch.context() as lying:
-        erased = Record(0, 1, 1, Erased(key, 1))
-        lying.setattr(type(used.journal), "undone", lambda journal, partition: [erased])
+    with monkeypatch.context() as patch:
+        record = Record(0, 1, 1, Erased(key, 1))
+        patch.setattr(type(used.journal), "undone", lambda journal, partition: [record])
         assert used.journal.overwrite([key]) == 2
-    (found, *_) = verified(capsys, named, code=1)["damage"]
-    assert "was overwritten, but no record erases its decision" in found
+    (damage, *_) = verified(capsys, named, code=1)["damage"]
+    assert "was overwritten, but no record erases its decision" in damage
 
 
 def test_a_bandit_that_is_behind_meets_what_was_overwritten(

@@ -188,10 +188,10 @@ class TestVerify:
 def alter(path: Path, piece: str, change: Any) -> None:
     """Store a snapshot again with one piece changed, through the journal."""
     with SQLiteJournal(path, bandit="offers") as journal:
-        stored = journal.load(0)
-        assert stored is not None
-        pieces = stored.pieces | {piece: change(stored.pieces[piece])}
-        journal.save(Snapshot(0, stored.position, stored.fingerprint, pieces))
+        snapshot = journal.load(0)
+        assert snapshot is not None
+        pieces = snapshot.pieces | {piece: change(snapshot.pieces[piece])}
+        journal.save(Snapshot(0, snapshot.position, snapshot.fingerprint, pieces))
 
 
 def recounted(data: bytes) -> bytes:

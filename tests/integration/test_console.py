@@ -44,15 +44,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that requires keys, with decisions among actions with a hostile name."""
-    with served(Service([OFFERS], store, learn=True, auth="keys")) as found:
+    with served(Service([OFFERS], store, learn=True, auth="keys")) as service:
         key = make(store, "decide", "reward", "read")
-        eventually(lambda: _status(found, key.header) == 200)
-        with Client(found.url, bandit="offers", key=key.key) as client:
+        eventually(lambda: _status(service, key.header) == 200)
+        with Client(service.url, bandit="offers", key=key.key) as client:
             for n in range(60):
                 client.decide(rows=[[1.0, 0.0], [0.0, 1.0]], actions=[HOSTILE, "plain"], id=f"d{n}")
                 if n % 2 == 0:
                     client.observe(f"d{n}", 1.0)
-        yield found
+        yield service
 
 
 def _status(serving: Serving, headers: dict[str, str]) -> int:
@@ -104,8 +104,8 @@ class Page:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     """One browser for all tests."""
-    with Chromium(tmp_path_factory.mktemp("profile")) as found:
-        yield found
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
 
 
 def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
@@ -142,7 +142,7 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
 def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, store: Store) -> None:
     """By a key with the scope; the journal has the reason and the name of the key."""
     key, reader = make(store, "read", "admin"), make(store, "read")
-    eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
+    eventually(lambda: {_status(serving, api_key.header) for api_key in (key, reader)} == {200})
     page = Page(browser, serving.url)
     page.sign_in(reader.key)
     page.says("title", "offers")
@@ -167,7 +167,7 @@ def test_an_action_is_paused_with_a_reason(
 ) -> None:
     """By a key with the scope; the page shows its state, and the journal has who and why."""
     key, reader = make(store, "read", "admin"), make(store, "read")
-    eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
+    eventually(lambda: {_status(serving, api_key.header) for api_key in (key, reader)} == {200})
     page = Page(browser, serving.url)
     page.sign_in(reader.key)
     page.says("title", "offers")
@@ -198,15 +198,15 @@ def test_an_earlier_model_is_chosen(browser: Chromium, serving: Serving, store: 
     page.says("title", "offers")
     options = "[...document.getElementById('version').options].map((one) => one.value)"
     eventually(lambda: len(browser.run(options)) > 1)
-    newest = browser.run(options)[1]
-    page.fill(version=newest, since="prices are wrong")
+    version = browser.run(options)[1]
+    page.fill(version=version, since="prices are wrong")
     page.submit("model")
-    page.says("said", f"offers now decides with model {newest}: prices are wrong")
-    page.says("state", f"an operator chose model {newest}")
-    page.says("list", f"version {newest}")
+    page.says("said", f"offers now decides with model {version}: prices are wrong")
+    page.says("state", f"an operator chose model {version}")
+    page.says("list", f"version {version}")
     with closing(store.session()) as session:
         event = session.chosen_models({"offers": 0})["offers"][1]
-    assert (event.version, event.actor) == (int(newest), key.name)
+    assert (event.version, event.actor) == (int(version), key.name)
     page.fill(version="latest", since="over")
     page.submit("model")
     page.says("list", "latest")
@@ -243,18 +243,20 @@ def test_a_page_of_the_same_name_needs_a_key(
     answer = httpx.put(f"{serving.url}/v1/offers/mode", json=body, headers=headers)
     assert answer.status_code in (401, 403)
     open_to_all = open_store(f"sqlite:///{tmp_path / 'open.db'}")
-    with served(Service([OFFERS], open_to_all)) as other:
-        for more in ({}, {"authorization": "Bearer anything"}):
-            sent = httpx.put(f"{other.url}/v1/offers/mode", json=body, headers=headers | more)
-            assert sent.status_code == 403
+    with served(Service([OFFERS], open_to_all)) as service:
+        for extra in ({}, {"authorization": "Bearer anything"}):
+            response = httpx.put(
+                f"{service.url}/v1/offers/mode", json=body, headers=headers | extra
+            )
+            assert response.status_code == 403
 
 
 def test_a_store_in_memory_has_no_report() -> None:
     """Other processes cannot read it; everything else works."""
     with served(Service([OFFERS], open_store("memory:"))) as serving:
-        found = httpx.get(f"{serving.url}/v1/offers/report").json()
-        assert found["status"] == "unavailable"
-        assert "in memory" in found["why"]
+        report = httpx.get(f"{serving.url}/v1/offers/report").json()
+        assert report["status"] == "unavailable"
+        assert "in memory" in report["why"]
         assert httpx.get(f"{serving.url}/v1").json()["bandits"][0]["bandit"] == "offers"
 
 

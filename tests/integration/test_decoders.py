@@ -34,9 +34,9 @@ OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions
 @pytest.fixture
 def no_more_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail if a decoder is created from here on, in the whole package."""
-    for one in pkgutil.walk_packages(belated.__path__, "belated."):
-        if not one.name.endswith("__main__"):
-            importlib.import_module(one.name)
+    for info in pkgutil.walk_packages(belated.__path__, "belated."):
+        if not info.name.endswith("__main__"):
+            importlib.import_module(info.name)
 
     def refuse(*arguments: Any, **options: Any) -> NoReturn:
         pytest.fail(f"a decoder is made after import, for {arguments} {options}")
@@ -121,5 +121,5 @@ assert all(fold.positions == [2] for fold in folds)
 def test_threads_that_read_first_at_once_do_not_crash(full: bool) -> None:
     """Eight learners start in one process, with the minimum switch interval."""
     for _ in range(12 if full else 3):
-        ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, check=False)
-        assert ended.returncode == 0, ended.stderr.decode()
+        result = subprocess.run([sys.executable, "-c", RACE], capture_output=True, check=False)
+        assert result.returncode == 0, result.stderr.decode()

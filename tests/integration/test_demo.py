@@ -38,12 +38,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The output of the demo, and the page of its report."""
     folder = tmp_path_factory.mktemp("demo")
     process = start(folder)
-    printed, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, printed
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
     assert [*(folder / "temporary").iterdir()] == []
     (report,) = (folder / "home").iterdir()
-    assert str(report) in printed
-    return printed, report.read_text(encoding="utf-8")
+    assert str(report) in output
+    return output, report.read_text(encoding="utf-8")
 
 
 def lines(printed: str) -> list[tuple[int, ...]]:
@@ -53,9 +53,9 @@ def lines(printed: str) -> list[tuple[int, ...]]:
 
 def data_of(page: str) -> dict[str, Any]:
     """Return the data of a report."""
-    found = re.search(r'<script [^>]*id="belated-data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    match = re.search(r'<script [^>]*id="belated-data">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 
@@ -63,9 +63,9 @@ def test_the_default_bandit_leads_from_the_first_week(played: tuple[str, str]) -
     """In purchases reported, and in the value of the offers: in every line."""
     table = lines(played[0])
     assert [row[0] for row in table] == [7, 14, 21, 28]
-    for _, _, ours, theirs, our_share, their_share in table:
-        assert ours > theirs
-        assert our_share > their_share
+    for _, _, purchases, other_purchases, share, other_share in table:
+        assert purchases > other_purchases
+        assert share > other_share
 
 
 def test_it_names_what_the_bandits_do(played: tuple[str, str]) -> None:
@@ -77,15 +77,15 @@ def test_it_names_what_the_bandits_do(played: tuple[str, str]) -> None:
 
 def test_terminal_and_report_show_the_same_totals(played: tuple[str, str]) -> None:
     """Visitors, purchases, and purchases still to come."""
-    printed, page = played
+    output, page = played
     data = data_of(page)
-    _, visitors, purchases, *_ = lines(printed)[-1]
+    _, visitors, purchases, *_ = lines(output)[-1]
     assert data["headline"]["decisions"] == visitors
     assert data["headline"]["rewards"] == purchases
-    assert f"purchases reported  {purchases:,} of {visitors:,} visitors" in printed
+    assert f"purchases reported  {purchases:,} of {visitors:,} visitors" in output
     total = data["forecast"]["total"]
-    still = f"{total['n']:,.0f} ({total['lo']:,.0f} to {total['hi']:,.0f})"
-    assert re.search(rf"still to come +{re.escape(still)}", printed), printed
+    estimate = f"{total['n']:,.0f} ({total['lo']:,.0f} to {total['hi']:,.0f})"
+    assert re.search(rf"still to come +{re.escape(estimate)}", output), output
 
 
 def test_the_report_opens_without_an_alert(played: tuple[str, str]) -> None:
@@ -107,16 +107,16 @@ def test_the_report_counts_in_days_of_the_shop(played: tuple[str, str]) -> None:
 def test_it_leaves_nothing_behind_when_it_is_stopped(tmp_path: Path) -> None:
     """With Ctrl-C, while the shop is open."""
     # Tests that a shell has started in the background ignore it, and so would their children.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = start(tmp_path)
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
     assert process.stdout is not None
     while not process.stdout.readline().startswith("day  visitors"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped" in rest
+    assert "stopped" in output
     assert [*(tmp_path / "temporary").iterdir(), *(tmp_path / "home").iterdir()] == []

@@ -61,7 +61,7 @@ def examined(tmp_path: Path) -> Examine:
             """,
             encoding="utf-8",
         )
-        return {one.check: one for one in examine(file)}
+        return {finding.check: finding for finding in examine(file)}
 
     return look
 
@@ -118,16 +118,16 @@ def test_all_is_well(
     monkeypatch.setattr(doctor, "FILES", 1)
     monkeypatch.setattr(doctor, "FREE", 1)
     spool = f'spool_dir = "{tmp_path}/spool"\nspool_max_bytes = 100000'
-    found = examined(offers, server=spool)
-    assert {one.state for one in found.values()} == {"ok"}, found
-    assert EVERYWHERE | OF_STORE[open_store(offers).name] == found.keys()
-    assert "somebody; its lease expires in" in found["leader of offers"].what
+    findings = examined(offers, server=spool)
+    assert {finding.state for finding in findings.values()} == {"ok"}, findings
+    assert EVERYWHERE | OF_STORE[open_store(offers).name] == findings.keys()
+    assert "somebody; its lease expires in" in findings["leader of offers"].what
     assert main(["doctor", str(tmp_path / "belated.toml")]) == 0
     assert "ok       model of offers: it is " in capsys.readouterr().out
     assert main(["doctor", str(tmp_path / "belated.toml"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] is True
-    assert told["findings"][0] == {"check": "config", "state": "ok", "what": "bandits: offers"}
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is True
+    assert report["findings"][0] == {"check": "config", "state": "ok", "what": "bandits: offers"}
 
 
 def test_a_server_that_loses_events_is_wrong(
@@ -138,18 +138,18 @@ def test_a_server_that_loses_events_is_wrong(
         {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "local"}
     )
     try:
-        found = examined(server.dsn)
+        findings = examined(server.dsn)
         assert main(["doctor", str(tmp_path / "belated.toml")]) == 1
     finally:
         server.stop()
     for name in ("fsync", "full_page_writes", "synchronous_commit"):
-        assert found[name].state == "wrong"
-        assert "acknowledged events can be lost" in found[name].what
-        assert f"set {name} = on" in found[name].mend
-    assert (found["tables"].state, found["tables"].what) == ("wrong", "they do not exist")
-    assert found["spool"].state == "warning"
-    assert found["store"].state == "ok"
-    assert "journal of offers" not in found
+        assert findings[name].state == "wrong"
+        assert "acknowledged events can be lost" in findings[name].what
+        assert f"set {name} = on" in findings[name].mend
+    assert (findings["tables"].state, findings["tables"].what) == ("wrong", "they do not exist")
+    assert findings["spool"].state == "warning"
+    assert findings["store"].state == "ok"
+    assert "journal of offers" not in findings
 
 
 @pytest.mark.parametrize(
@@ -174,28 +174,28 @@ def test_a_standby_that_may_lack_events(
         assert examined(server.dsn)["failover"].what == "no standby is connected"
         # A standby is whoever has a connection for replication.
         with psycopg.connect(f"{server.dsn}?replication=true", autocommit=True):
-            found = examined(server.dsn)["failover"]
+            finding = examined(server.dsn)["failover"]
     finally:
         server.stop()
-    assert (found.state, said in found.what) == (state, True), found
+    assert (finding.state, said in finding.what) == (state, True), finding
 
 
 def test_a_database_that_is_not_there(examined: Examine) -> None:
     """The error shows the address; everything else is still checked."""
-    found = examined("postgresql://localhost:1/belated?password=secret")
-    assert found["store"].state == "wrong"
-    assert "'belated' on localhost:1" in found["store"].what
-    assert "secret" not in str(found)
-    assert "open files" in found
+    findings = examined("postgresql://localhost:1/belated?password=secret")
+    assert findings["store"].state == "wrong"
+    assert "'belated' on localhost:1" in findings["store"].what
+    assert "secret" not in str(findings)
+    assert "open files" in findings
 
 
 def test_a_file_with_mistakes(tmp_path: Path) -> None:
     """All mistakes are listed, and nothing else is checked."""
     file = tmp_path / "belated.toml"
     file.write_text("[server]\nprot = 1\n", encoding="utf-8")
-    found = examine(file)
-    assert len(found) == 3
-    assert {one.state for one in found} == {"wrong"}
+    findings = examine(file)
+    assert len(findings) == 3
+    assert {finding.state for finding in findings} == {"wrong"}
 
 
 def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) -> None:
@@ -204,8 +204,8 @@ def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) 
     assert examined(address)["stamps of offers"].state == "ok"
     with store.journal("jumped") as journal:
         journal.append([Void("a", 1)], recorded=[journal.now() + 86_400_000_000])
-    made = Definition("jumped", DelayedUCB(2, Bernoulli()), Explicit())
-    finding = {one.check: one for one in examine_bandits(store, [made])}["stamps of jumped"]
+    spec = Definition("jumped", DelayedUCB(2, Bernoulli()), Explicit())
+    finding = {item.check: item for item in examine_bandits(store, [spec])}["stamps of jumped"]
     assert finding.state == "wrong"
     assert "s ahead of the store's clock" in finding.what
     assert "no window ends before 20" in finding.what
@@ -220,11 +220,11 @@ def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> No
         connection.execute("CREATE ROLE poor LOGIN")
         connection.execute("GRANT USAGE ON SCHEMA belated TO poor")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA belated TO poor")
-    found = examined(offers.replace("belated@", "poor@"))
-    assert found["rights"].state == "wrong"
-    assert "INSERT on cell" in found["rights"].what
-    assert "GRANT USAGE ON SCHEMA belated TO poor" in found["rights"].mend
-    assert "GRANT INSERT ON belated.record TO poor" in found["rights"].mend
+    findings = examined(offers.replace("belated@", "poor@"))
+    assert findings["rights"].state == "wrong"
+    assert "INSERT on cell" in findings["rights"].what
+    assert "GRANT USAGE ON SCHEMA belated TO poor" in findings["rights"].mend
+    assert "GRANT INSERT ON belated.record TO poor" in findings["rights"].mend
     with psycopg.connect(offers, autocommit=True) as connection:
         connection.execute("DROP OWNED BY poor; DROP ROLE poor")
 
@@ -245,31 +245,33 @@ def test_what_does_not_fit_or_was_left(
     (tmp_path / "offers.1.spool").write_bytes(b"nothing of ours, but long enough to be looked at")
     usage = type("Usage", (), {"free": 1 << 20})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    found = examined(offers, partitions=4, server=f'spool_dir = "{tmp_path}"')
-    assert found["journal of offers"].state == "wrong"
-    assert "partitions: 1, but 4 in the configuration" in found["journal of offers"].what
-    assert found["leader of offers"].state == "warning"
-    assert found["model of offers"].state == "wrong"
-    assert found["spool room"].state == "warning"
-    assert found["spool of offers"].state == "wrong"
+    findings = examined(offers, partitions=4, server=f'spool_dir = "{tmp_path}"')
+    assert findings["journal of offers"].state == "wrong"
+    assert "partitions: 1, but 4 in the configuration" in findings["journal of offers"].what
+    assert findings["leader of offers"].state == "warning"
+    assert findings["model of offers"].state == "wrong"
+    assert findings["spool room"].state == "warning"
+    assert findings["spool of offers"].state == "wrong"
     (tmp_path / "offers.1.spool").unlink()
-    found = examined(offers, server=f'spool_dir = "{tmp_path}"')
-    assert found["spool of offers"].state == "warning"
-    assert "2 undelivered events of stopped processes in 1 files" in found["spool of offers"].what
+    findings = examined(offers, server=f'spool_dir = "{tmp_path}"')
+    assert findings["spool of offers"].state == "warning"
+    assert (
+        "2 undelivered events of stopped processes in 1 files" in findings["spool of offers"].what
+    )
 
 
 def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None:
     """It is reported but not created; a missing folder is wrong."""
-    found = examined(f"sqlite:///{tmp_path}/new.db")
-    assert (found["store"].state, found["store"].mend) == (
+    findings = examined(f"sqlite:///{tmp_path}/new.db")
+    assert (findings["store"].state, findings["store"].mend) == (
         "warning",
         "start the service, which creates it",
     )
     assert not (tmp_path / "new.db").exists()
-    assert "journal of offers" not in found
-    found = examined(f"sqlite:///{tmp_path}/none/new.db")
-    assert found["store"].state == "wrong"
-    assert "is not writable" in found["store"].what
+    assert "journal of offers" not in findings
+    findings = examined(f"sqlite:///{tmp_path}/none/new.db")
+    assert findings["store"].state == "wrong"
+    assert "is not writable" in findings["store"].what
 
 
 def test_a_file_that_does_not_keep_its_promises(
@@ -284,23 +286,23 @@ def test_a_file_that_does_not_keep_its_promises(
     connection.close()
     monkeypatch.setattr(doctor, "file_system", lambda folder: "nfs4")
     monkeypatch.setattr(doctor, "SYNC", 10.0)
-    found = examined(f"sqlite:///{path}")
-    assert (found["permissions"].state, found["permissions"].mend) == (
+    findings = examined(f"sqlite:///{path}")
+    assert (findings["permissions"].state, findings["permissions"].mend) == (
         "warning",
         f"chmod 600 {path}",
     )
-    assert found["write-ahead log"].state == "wrong"
-    assert (found["local disk"].state, found["sync"].state) == ("wrong", "warning")
-    assert found["spool"].state == "ok"  # it would be on the same disk
+    assert findings["write-ahead log"].state == "wrong"
+    assert (findings["local disk"].state, findings["sync"].state) == ("wrong", "warning")
+    assert findings["spool"].state == "ok"  # it would be on the same disk
     data = bytearray(path.read_bytes())
     data[4096:] = bytes(len(data) - 4096)
     path.write_bytes(data)
-    found = examined(f"sqlite:///{path}")
-    assert found["integrity"].state == "wrong"
+    findings = examined(f"sqlite:///{path}")
+    assert findings["integrity"].state == "wrong"
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 99)
-    found = examined(f"sqlite:///{path}")
-    assert "not a belated journal" in found["integrity"].what
-    assert "journal of offers" not in found
+    findings = examined(f"sqlite:///{path}")
+    assert "not a belated journal" in findings["integrity"].what
+    assert "journal of offers" not in findings
 
 
 def test_what_a_folder_is_on_is_told(tmp_path: Path) -> None:

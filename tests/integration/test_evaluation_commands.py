@@ -42,15 +42,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         clock=lambda: now[0],
         seed=1,
     ) as bandit:
-        waiting = []
+        queue = []
         for n in range(400):
             now[0] += HOUR
             decision = bandit.decide({"age": rng.random()}, id=f"d{n}")
             if rng.random() < (0.7 if decision.action == "red" else 0.2):
-                waiting.append((n + 1 + int(30 * rng.random()), decision.id))
-            for due, id in [one for one in waiting if one[0] <= n]:
+                queue.append((n + 1 + int(30 * rng.random()), decision.id))
+            for due, id in [entry for entry in queue if entry[0] <= n]:
                 bandit.observe(id, 1.0)
-                waiting.remove((due, id))
+                queue.remove((due, id))
         bandit.void("d7")
         bandit.sync()
     return f"sqlite:///{path}"
@@ -80,18 +80,18 @@ def test_actions_offered_by_name_need_their_catalogue(
     command = ["evaluate", f"sqlite:///{tmp_path}/offers.db", "--policy", "uniform", "--json"]
     assert main(command) == 2
     assert "100 of them used a different catalogue" in capsys.readouterr().err
-    found = json.loads(told(capsys, *command, "--catalogue", str(file)))
-    assert found["decisions"] == 100
+    result = json.loads(told(capsys, *command, "--catalogue", str(file)))
+    assert result["decisions"] == 100
 
 
 def test_policies_are_compared(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A policy by its name, or as an expression."""
     red = json.loads(told(capsys, "evaluate", address, "--policy", "red", "--json"))
-    either = json.loads(told(capsys, "evaluate", address, "--policy", "uniform", "--json"))
+    uniform = json.loads(told(capsys, "evaluate", address, "--policy", "uniform", "--json"))
     assert red["low"] < 0.7 < red["high"]
-    assert red["value"] > either["value"]
-    learned = ["--policy", "Greedy(dim=4, family=Bernoulli())", "--since", "2023-11-21T00:00:00Z"]
-    text = told(capsys, "evaluate", address, *learned)
+    assert red["value"] > uniform["value"]
+    options = ["--policy", "Greedy(dim=4, family=Bernoulli())", "--since", "2023-11-21T00:00:00Z"]
+    text = told(capsys, "evaluate", address, *options)
     assert "mean reward of a decision" in text
     assert "worth" in text
 
@@ -111,10 +111,10 @@ def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> No
     text = told(capsys, "evaluate", address, "--delays", "--ahead", "12h")
     assert "half have arrived" in text
     assert "to come within 12 h" in text
-    found = json.loads(told(capsys, "evaluate", address, "--delays", "--json"))
-    assert 0 < found["delays"]["p50"] < 30 * 3600
-    assert found["depends_on_reward"] is None
-    assert found["depends_on_action"]["p"] > 0.001
+    report = json.loads(told(capsys, "evaluate", address, "--delays", "--json"))
+    assert 0 < report["delays"]["p50"] < 30 * 3600
+    assert report["depends_on_reward"] is None
+    assert report["depends_on_action"]["p"] > 0.001
 
 
 def test_csv_and_json_lines_have_every_decision(address: str, tmp_path: Path) -> None:
@@ -122,13 +122,13 @@ def test_csv_and_json_lines_have_every_decision(address: str, tmp_path: Path) ->
     for name in ("csv", "jsonl"):
         output = str(tmp_path / name)
         assert main(["journal", "export", address, "--format", name, "-o", output]) == 0
-    lines = [json.loads(one) for one in (tmp_path / "jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "jsonl").read_text().splitlines()]
     with (tmp_path / "csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [one["id"] for one in lines] == [f"d{n}" for n in range(400)]
-    assert [one["id"] for one in rows] == [one["id"] for one in lines]
-    assert {one["action"] for one in lines} == {"red", '=1+"x"'}
-    assert {one["action"] for one in rows} == {"red", '\'=1+"x"'}  # a spreadsheet would run it
+    assert [line["id"] for line in lines] == [f"d{n}" for n in range(400)]
+    assert [row["id"] for row in rows] == [line["id"] for line in lines]
+    assert {line["action"] for line in lines} == {"red", '=1+"x"'}
+    assert {row["action"] for row in rows} == {"red", '\'=1+"x"'}  # a spreadsheet would run it
     for line, row in zip(lines, rows, strict=True):
         assert (row["value"] == "") == (line["value"] is None)
         assert float(row["propensity"]) == line["propensity"]
@@ -141,23 +141,23 @@ def test_requests_come_on_demand(address: str, tmp_path: Path) -> None:
     output = tmp_path / "out.jsonl"
     arguments = ["journal", "export", address, "--format", "jsonl", "--requests"]
     assert main([*arguments, "-o", str(output)]) == 0
-    first = json.loads(output.read_text().splitlines()[0])
-    assert list(first["request"]["context"]) == ["age"]
+    record = json.loads(output.read_text().splitlines()[0])
+    assert list(record["request"]["context"]) == ["age"]
 
 
 def test_dsjson_is_what_other_evaluators_read(address: str, tmp_path: Path) -> None:
     """Cost, probability and ranking of every decision with a known outcome."""
     output = tmp_path / "out.dsjson"
     assert main(["journal", "export", address, "--format", "dsjson", "-o", str(output)]) == 0
-    lines = [json.loads(one) for one in output.read_text().splitlines()]
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
     assert 300 < len(lines) < 400
-    for one in lines:
-        assert one["_label_cost"] in (-1.0, 0.0)
-        assert one["a"][0] == one["_label_Action"] == one["_labelIndex"] + 1
-        assert one["p"][0] == one["_label_probability"]
-        assert sum(one["p"]) == pytest.approx(1.0)
-        assert len(one["c"]["_multi"]) == 2
-        assert "age" in one["c"]["shared"]
+    for line in lines:
+        assert line["_label_cost"] in (-1.0, 0.0)
+        assert line["a"][0] == line["_label_Action"] == line["_labelIndex"] + 1
+        assert line["p"][0] == line["_label_probability"]
+        assert sum(line["p"]) == pytest.approx(1.0)
+        assert len(line["c"]["_multi"]) == 2
+        assert "age" in line["c"]["shared"]
 
 
 def test_parquet_has_a_schema_and_every_value(address: str, tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_parquet_has_a_schema_and_every_value(address: str, tmp_path: Path) -> N
     assert main([*arguments, "-o", str(output)]) == 0
     schema = pq.read_schema(output)
     assert schema.metadata[b"belated.schema"] == b"belated-decisions/1"
-    found: list[dict[str, Any]] = pq.read_table(output).to_pylist()
-    plain = tmp_path / "out.jsonl"
-    assert main(["journal", "export", address, "--format", "jsonl", "-o", str(plain)]) == 0
-    for row, line in zip(found, map(json.loads, plain.read_text().splitlines()), strict=True):
+    rows: list[dict[str, Any]] = pq.read_table(output).to_pylist()
+    lines_file = tmp_path / "out.jsonl"
+    assert main(["journal", "export", address, "--format", "jsonl", "-o", str(lines_file)]) == 0
+    for row, line in zip(rows, map(json.loads, lines_file.read_text().splitlines()), strict=True):
         for name in ("id", "action", "propensity", "mean", "state", "value", "late", "position"):
             assert row[name] == line[name]
         assert row["recorded"].isoformat() == line["recorded"].replace(".000000Z", "+00:00")

@@ -387,9 +387,9 @@ def answer_to_python(code: str, url: str) -> str:
             "url": url,
             "week": WEEK,
         }
-        with pytest.raises(BelatedError) as raised:
+        with pytest.raises(BelatedError) as error:
             exec(code, names)
-    return str(raised.value)
+    return str(error.value)
 
 
 def bandit(features: PerArm | None = None, **settings: Any) -> Bandit:
@@ -414,8 +414,8 @@ def answer_to_request(mistake: Http, url: str) -> str:
     """Send a request; return the detail of the problem."""
     path = mistake.path
     if "DECIDED" in path:
-        made = httpx.post(f"{url}{DECIDE}", json={"context": CONTEXT}).raise_for_status().json()
-        path = path.replace("DECIDED", made["id"])
+        decision = httpx.post(f"{url}{DECIDE}", json={"context": CONTEXT}).raise_for_status().json()
+        path = path.replace("DECIDED", decision["id"])
     response = httpx.request(
         mistake.method, f"{url}{path}", content=mistake.body, headers=mistake.headers
     )
@@ -432,9 +432,9 @@ def answer_to_command(mistake: Cli, url: str, capsys: pytest.CaptureFixture[str]
     arguments = mistake.arguments.replace("PORT", port)
     assert main(arguments.split()) == mistake.code
     out, err = capsys.readouterr()
-    said: str = (out + err).replace(port, "PORT").strip()
-    assert "Errno" not in said
-    return said
+    output: str = (out + err).replace(port, "PORT").strip()
+    assert "Errno" not in output
+    return output
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -442,14 +442,14 @@ def test_a_mistake_is_answered(name: str, url: str, capsys: pytest.CaptureFixtur
     """The message says what is wrong, and what to do."""
     match MISTAKES[name]:
         case Python() as mistake:
-            said = answer_to_python(mistake.code, url)
+            message = answer_to_python(mistake.code, url)
         case Http() as mistake:
-            said = answer_to_request(mistake, url)
+            message = answer_to_request(mistake, url)
         case mistake:
-            said = answer_to_command(mistake, url, capsys)
+            message = answer_to_command(mistake, url, capsys)
     for part in mistake.answer:
-        assert part in said
-    assert len(said) <= LONGEST or "known: " in said  # a list of what can be written
+        assert part in message
+    assert len(message) <= LONGEST or "known: " in message  # a list of what can be written
 
 
 def test_there_are_sixty() -> None:
@@ -473,7 +473,7 @@ def test_commands_take_addresses_files_and_configurations(
     url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """They report how they interpret anything that is not written as an address."""
-    for given, taken in (
+    for argument, notice in (
         ("sqlite:///offers.db?bandit=offers", ""),
         (
             "offers.db?bandit=offers",
@@ -482,11 +482,11 @@ def test_commands_take_addresses_files_and_configurations(
         ("offers.toml", "reading offers.toml as the config file of"),
         ("offers.toml?bandit=offers", "bandit=offers as the config file of"),
     ):
-        assert main(["journal", "inspect", given]) == 0
+        assert main(["journal", "inspect", argument]) == 0
         out, err = capsys.readouterr()
         assert "offers" in out
         assert "prices" not in out
-        assert taken in err
-        assert bool(taken) == bool(err)
-        assert main(["doctor", given.partition("?")[0]]) in (0, 1)
+        assert notice in err
+        assert bool(notice) == bool(err)
+        assert main(["doctor", argument.partition("?")[0]]) in (0, 1)
         assert "no such file" not in capsys.readouterr().out

@@ -56,9 +56,10 @@ class Shop:
 
     def answered(self, status: int) -> bool:
         """Return whether the service answered a browser's request with this status."""
-        told = httpx.get(f"{self.service}/metrics", headers=self._headers).text
+        metrics = httpx.get(f"{self.service}/metrics", headers=self._headers).text
         return (
-            f'belated_http_requests_total{{method="other",route="other",status="{status}"}}' in told
+            f'belated_http_requests_total{{method="other",route="other",status="{status}"}}'
+            in metrics
         )
 
 
@@ -73,10 +74,10 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
     def key(name: str, scope: str) -> str:
         command = [sys.executable, "-m", "belated", "keys", "create", name, "--bandit", "*"]
-        made = subprocess.run(
+        result = subprocess.run(
             [*command, "--scope", scope], cwd=tmp_path, capture_output=True, text=True, check=True
         )
-        return made.stdout.strip()
+        return result.stdout.strip()
 
     keys = key("shop", "decide"), key("operator", "read")
     secret = "k1:" + "A" * 43 + "="
@@ -84,11 +85,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         tmp_path / "log", "serve", str(config), "--port", "0", BELATED_TOKEN_KEYS=secret
     )
     try:
-        found = Shop(service, port, keys[1])
+        site = Shop(service, port, keys[1])
         program = str(EXAMPLES / "browser" / "shop.py")
-        with running(program, found.service, str(port), SHOP_KEY=keys[0]), found.reader:
-            later(lambda: _answers(f"{found.origin}/thanks"))
-            yield found
+        with running(program, site.service, str(port), SHOP_KEY=keys[0]), site.reader:
+            later(lambda: _answers(f"{site.origin}/thanks"))
+            yield site
     finally:
         service.kill()
 
@@ -116,23 +117,23 @@ def shown(http: httpx.Client) -> tuple[str | None, str]:
     """Return the id and the banner of a page."""
     answer = http.get("/banner", params={"returning": True})
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert found["action"] in ("books", "music", "toys")
-    return found["id"], found["action"]
+    banner = answer.json()
+    assert banner["action"] in ("books", "music", "toys")
+    return banner["id"], banner["action"]
 
 
 def test_a_shop_that_decides_itself(tmp_path: Path) -> None:
     """Its decisions and rewards are in its journal."""
-    journal = f"sqlite:///{tmp_path}/shop.db"
-    with web_shop("fastapi_sync", JOURNAL=journal) as http:
+    address = f"sqlite:///{tmp_path}/shop.db"
+    with web_shop("fastapi_sync", JOURNAL=address) as http:
         with ThreadPoolExecutor(8) as visitors:
             pages = list(visitors.map(lambda _: shown(http), range(40)))
         assert len({id for id, _ in pages}) == 40
         id = pages[0][0]
-        told = [http.post(f"/clicks/{id}").json() for _ in range(2)]
-        assert told == [{"id": id, "status": "rewarded"}, {"id": id, "status": "duplicate"}]
-    with open_journal(journal) as kept:
-        events = [type(record.event).__name__ for record in kept.read(0, 0, 100)]
+        receipts = [http.post(f"/clicks/{id}").json() for _ in range(2)]
+        assert receipts == [{"id": id, "status": "rewarded"}, {"id": id, "status": "duplicate"}]
+    with open_journal(address) as journal:
+        events = [type(record.event).__name__ for record in journal.read(0, 0, 100)]
     assert (events.count("Decision"), events.count("Reward")) == (40, 1)
 
 
@@ -175,11 +176,11 @@ def test_shop_with_the_service_mounted(tmp_path: Path) -> None:
         Client(f"{url}/bandits", bandit="offers") as client,
     ):
         later(lambda: _answers(f"{url}/bandits/readyz"))
-        shown = {http.get("/offer", params=visitor).json()["offer"] for _ in range(3)}
-        assert len(shown) == 1
+        offers = {http.get("/offer", params=visitor).json()["offer"] for _ in range(3)}
+        assert len(offers) == 1
         for _ in range(2):
-            paid = http.post("/payments", json={"visitor": "ann", "order": "order-1"})
-            assert paid.json() == {"status": "accepted"}
+            response = http.post("/payments", json={"visitor": "ann", "order": "order-1"})
+            assert response.json() == {"status": "accepted"}
         later(lambda: (client.state().observations, client.state().pending) == (1, 0))
         subprocess.run([sys.executable, "visitors.py", url, "40"], check=True)
         later(lambda: sum((client.state().observations, client.state().pending)) == 41)

@@ -23,14 +23,14 @@ def test_init_overwrites_nothing_and_says_what_comes_next(
     """The file is valid, and the printed request is the one tested here."""
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0
-    told = capsys.readouterr().out
-    assert "\n  belated serve belated.toml\n" in told
-    assert f"-d '{BODY}'" in told
-    before = Path("belated.toml").read_bytes()
+    output = capsys.readouterr().out
+    assert "\n  belated serve belated.toml\n" in output
+    assert f"-d '{BODY}'" in output
+    content = Path("belated.toml").read_bytes()
     assert main(["serve", "--check", "belated.toml"]) == 0
     assert main(["init"]) == 2
     assert "belated.toml already exists" in capsys.readouterr().err
-    assert Path("belated.toml").read_bytes() == before
+    assert Path("belated.toml").read_bytes() == content
     assert main(["init", "my shop.toml"]) == 0
     assert "belated serve 'my shop.toml'" in capsys.readouterr().out
     assert not Path("belated.db").exists()

@@ -42,33 +42,33 @@ def test_dsjson_goes_out_and_comes_in_unchanged(
     journal = store.journal(bandit)
     policy = DelayedThompson(2, Bernoulli(), floor=0.2)
     rng = np.random.default_rng(1)
-    with Bandit(policy=policy, rewards=DefaultAfter("1h"), journal=journal, seed=1) as made:
+    with Bandit(policy=policy, rewards=DefaultAfter("1h"), journal=journal, seed=1) as instance:
         for n in range(200):
             rows = rng.random((3, 2))
-            decision = made.decide(rows=rows, actions=["red", "green", "blue"], id=f"d{n}")
-            made.observe(decision.id, float(rng.random() < rows[decision.index, 0]))
-        named = f"{address}?bandit={quote(bandit)}"
+            decision = instance.decide(rows=rows, actions=["red", "green", "blue"], id=f"d{n}")
+            instance.observe(decision.id, float(rng.random() < rows[decision.index, 0]))
+        bandit_address = f"{address}?bandit={quote(bandit)}"
         file = str(tmp_path / "log.dsjson")
-        assert main(["journal", "export", named, "--format", "dsjson", "-o", file]) == 0
-        worth = made.evaluate("uniform")
-        before = read_journal(made.journal)
-        requests = made.journal.requests(0, before.position.tolist())
-    again = f"sqlite:///{tmp_path / 'again.db'}"
-    into = again if store.name == "sqlite" else f"{address}?bandit={quote(bandit)}-again"
-    assert main(["journal", "import", file, into, "--format", "dsjson"]) == 0
-    with open_journal(into) as other:
-        after = read_journal(other)
+        assert main(["journal", "export", bandit_address, "--format", "dsjson", "-o", file]) == 0
+        evaluation = instance.evaluate("uniform")
+        before = read_journal(instance.journal)
+        requests = instance.journal.requests(0, before.position.tolist())
+    file_address = f"sqlite:///{tmp_path / 'again.db'}"
+    target = file_address if store.name == "sqlite" else f"{address}?bandit={quote(bandit)}-again"
+    assert main(["journal", "import", file, target, "--format", "dsjson"]) == 0
+    with open_journal(target) as copy:
+        after = read_journal(copy)
         assert [*after.ids] == [*before.ids]
         for name in ("recorded", "propensity", "value", "index"):
             np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
-        kept = other.requests(0, after.position.tolist())
+        blobs = copy.requests(0, after.position.tolist())
         for n in range(len(before)):
-            one = KeptRequest.read(requests[int(before.position[n])])
-            assert KeptRequest.read(kept[int(after.position[n])]) == one
-        found = JournalLog.of_journal(other).evaluate("uniform")
+            request = KeptRequest.read(requests[int(before.position[n])])
+            assert KeptRequest.read(blobs[int(after.position[n])]) == request
+        result = JournalLog.of_journal(copy).evaluate("uniform")
     # The log does not say when rewards came, so what is weighted by delay is near, not the same.
-    assert found.ips == pytest.approx(worth.ips, abs=0.01)
-    assert found.decisions == worth.decisions
+    assert result.ips == pytest.approx(evaluation.ips, abs=0.01)
+    assert result.decisions == evaluation.decisions
 
 
 def test_lines_of_others_are_read(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_lines_of_others_are_read(tmp_path: Path) -> None:
     assert main(["journal", "import", str(file), address, "--format", "dsjson"]) == 0
     with open_journal(address) as journal:
         table = read_journal(journal)
-        kept = journal.requests(0, table.position.tolist())
-        assert {KeptRequest.read(one).share for one in kept.values()} == {0.5}
+        blobs = journal.requests(0, table.position.tolist())
+        assert {KeptRequest.read(blob).share for blob in blobs.values()} == {0.5}
         assert table.value.tolist() == [1.0, 1.0]
 
 
@@ -115,7 +115,7 @@ def test_obp_logs_are_evaluated(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     n, count = 400, 3
     shares = rng.dirichlet(np.ones(count), n) * 0.7 + 0.1
-    action = np.array([rng.choice(count, p=one) for one in shares])
+    action = np.array([rng.choice(count, p=row) for row in shares])
     reward = (rng.random(n) < 0.2 + 0.2 * action).astype(float)
     feedback = {
         "n_rounds": n,
@@ -131,17 +131,17 @@ def test_obp_logs_are_evaluated(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path / 'log.db'}"
     assert main(["journal", "import", str(file), address, "--format", "obp"]) == 0
     with open_journal(address) as journal:
-        found = JournalLog.of_journal(journal).evaluate("2")
-    by_hand = ((action == 2) * reward / shares[:, 2]).mean()
-    assert found.ips == pytest.approx(by_hand, abs=1e-12)
-    assert found.low < 0.6 < found.high
+        result = JournalLog.of_journal(journal).evaluate("2")
+    expected = ((action == 2) * reward / shares[:, 2]).mean()
+    assert result.ips == pytest.approx(expected, abs=1e-12)
+    assert result.low < 0.6 < result.high
     np.savez(file, **{key: feedback[key] for key in feedback if key != "pi_b"})
     address = f"sqlite:///{tmp_path / 'chosen.db'}"
     assert main(["journal", "import", str(file), address, "--format", "obp"]) == 0
     with open_journal(address) as journal:
-        chosen = JournalLog.of_journal(journal).evaluate("2")
-        exported = tmp_path / "chosen.dsjson"
-        command = ["journal", "export", address, "--format", "dsjson", "-o", str(exported)]
+        chosen_result = JournalLog.of_journal(journal).evaluate("2")
+        export = tmp_path / "chosen.dsjson"
+        command = ["journal", "export", address, "--format", "dsjson", "-o", str(export)]
         assert main(command) == 0
-    assert (chosen.ips, chosen.value) == (found.ips, found.value)
-    assert exported.read_bytes() == b""  # which needs the probabilities of all actions
+    assert (chosen_result.ips, chosen_result.value) == (result.ips, result.value)
+    assert export.read_bytes() == b""  # which needs the probabilities of all actions

@@ -38,11 +38,11 @@ def some(rng: np.random.Generator, count: int) -> list[Event]:
 def numbered(rows: list[Row]) -> list[Row]:
     """Return them without gaps."""
     ends = [0] * PARTITIONS
-    placed = []
-    for one in rows:
-        ends[one.partition] += 1
-        placed.append(one._replace(position=ends[one.partition]))
-    return placed
+    result = []
+    for row in rows:
+        ends[row.partition] += 1
+        result.append(row._replace(position=ends[row.partition]))
+    return result
 
 
 def one_of(rng: np.random.Generator, rows: list[Row]) -> int:
@@ -55,10 +55,10 @@ def change(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     n = one_of(rng, rows)
     event = decode(rows[n].event)
     if isinstance(event, Reward):
-        other: Event = msgspec.structs.replace(event, value=1.0 - event.value)
+        forgery: Event = msgspec.structs.replace(event, value=1.0 - event.value)
     else:
-        other = msgspec.structs.replace(event, at_us=7)
-    return [*rows[:n], rows[n]._replace(event=encode(other)), *rows[n + 1 :]]
+        forgery = msgspec.structs.replace(event, at_us=7)
+    return [*rows[:n], rows[n]._replace(event=encode(forgery)), *rows[n + 1 :]]
 
 
 def restamp(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
@@ -71,35 +71,35 @@ def restamp(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
 def remove(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     """Remove a record, and optionally move later records to close the gap."""
     n = one_of(rng, rows)
-    left = [*rows[:n], *rows[n + 1 :]]
-    return numbered(left) if rng.random() < 0.5 else left
+    result = [*rows[:n], *rows[n + 1 :]]
+    return numbered(result) if rng.random() < 0.5 else result
 
 
 def add(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     """Insert a record before another."""
     n = one_of(rng, rows)
-    more = rows[n]._replace(event=encode(Void("forged", 5)))
-    return numbered([*rows[:n], more, *rows[n:]])
+    row = rows[n]._replace(event=encode(Void("forged", 5)))
+    return numbered([*rows[:n], row, *rows[n:]])
 
 
 def swap(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     """Swap two events of a partition, with or without their stamps."""
     n = one_of(rng, rows)
-    others = [k for k, row in enumerate(rows) if row.partition == rows[n].partition and k != n]
-    k = others[int(rng.integers(len(others)))]
-    one, other, swapped = rows[n], rows[k], [*rows]
-    swapped[n], swapped[k] = one._replace(event=other.event), other._replace(event=one.event)
+    candidates = [k for k, row in enumerate(rows) if row.partition == rows[n].partition and k != n]
+    k = candidates[int(rng.integers(len(candidates)))]
+    first, second, result = rows[n], rows[k], [*rows]
+    result[n], result[k] = first._replace(event=second.event), second._replace(event=first.event)
     if rng.random() < 0.5:
-        swapped[n] = swapped[n]._replace(recorded=other.recorded)
-        swapped[k] = swapped[k]._replace(recorded=one.recorded)
-    return swapped
+        result[n] = result[n]._replace(recorded=second.recorded)
+        result[k] = result[k]._replace(recorded=first.recorded)
+    return result
 
 
 def cut(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     """Remove the tail of a partition, or all of it."""
-    one = rows[one_of(rng, rows)]
-    gone = {(one.partition, n) for n in range(one.position, len(rows) + 1)}
-    return [row for row in rows if row[:2] not in gone]
+    start = rows[one_of(rng, rows)]
+    places = {(start.partition, n) for n in range(start.position, len(rows) + 1)}
+    return [row for row in rows if row[:2] not in places]
 
 
 ATTACKS: list[Callable[[np.random.Generator, list[Row]], list[Row]]] = [
@@ -118,32 +118,34 @@ def test_every_forgery_is_detected_by_the_head(
     ):
         identify(journal, family=repr(Bernoulli()), dim=2, features=None)
         journal.append(some(rng, 15))
-        about = stored(store, bandit)
+        description = stored(store, bandit)
 
         def found(*expected: str) -> list[str]:
-            return verify(journal, about, REWARDS, None, expected).damage
+            return verify(journal, description, REWARDS, None, expected).damage
 
-        kept = verify(journal, about, REWARDS, None)
-        heads = [kept.head, *kept.heads]
+        report = verify(journal, description, REWARDS, None)
+        heads = [report.head, *report.heads]
         journal.append(some(rng, 4))
-        true = meddler.rows()
-        covered = [row for row in true if row.position <= _taken_at(kept.heads)[row.partition]]
-        later = [row for row in true if row not in covered]
+        rows = meddler.rows()
+        covered_rows = [
+            row for row in rows if row.position <= _taken_at(report.heads)[row.partition]
+        ]
+        later_rows = [row for row in rows if row not in covered_rows]
         for n in range(5_000 if full else 50):
-            forged = ATTACKS[n % len(ATTACKS)](rng, covered)
-            if forged == covered:
+            forgery = ATTACKS[n % len(ATTACKS)](rng, covered_rows)
+            if forgery == covered_rows:
                 continue
-            tail = [] if n % 3 else later  # whether the journal goes on behind it
-            placed = numbered(forged + tail) if n % 2 else forged + tail
-            if len({row[:2] for row in placed}) < len(placed):
-                placed = numbered(forged + tail)
-            meddler.replace(placed)
-            assert found(kept.head), (ATTACKS[n % len(ATTACKS)], n)
-            assert found(*kept.heads), (ATTACKS[n % len(ATTACKS)], n)
+            tail = [] if n % 3 else later_rows  # whether the journal goes on behind it
+            result = numbered(forgery + tail) if n % 2 else forgery + tail
+            if len({row[:2] for row in result}) < len(result):
+                result = numbered(forgery + tail)
+            meddler.replace(result)
+            assert found(report.head), (ATTACKS[n % len(ATTACKS)], n)
+            assert found(*report.heads), (ATTACKS[n % len(ATTACKS)], n)
             if n % 5 == 0:
-                meddler.replace(true)
+                meddler.replace(rows)
                 assert found(*heads) == []
-        meddler.replace(true)
+        meddler.replace(rows)
         assert found(*heads) == []
 
 
@@ -158,23 +160,23 @@ def test_a_record_that_is_not_what_its_digest_names(
     rng = np.random.default_rng(2)
     with store.journal(bandit, partitions=PARTITIONS) as journal:
         journal.append(some(rng, 5))
-        about = stored(store, bandit)
+        description = stored(store, bandit)
         with closing(forger(store, address, bandit)) as meddler:
             rows = meddler.rows()
             number = next(n for n, row in enumerate(rows) if row.event[2] == 3)
-            honest = digest_of(rows[number].event)
-            forged = change(np.random.default_rng(1), [rows[number]])
-            meddler.replace([*rows[:number], *forged, *rows[number + 1 :]])
+            digest = digest_of(rows[number].event)
+            forgery = change(np.random.default_rng(1), [rows[number]])
+            meddler.replace([*rows[:number], *forgery, *rows[number + 1 :]])
         statement = "UPDATE {} SET digest = {} WHERE digest = {}"
-        values = (honest, digest_of(forged[0].event))
+        values = (digest, digest_of(forgery[0].event))
         if isinstance(store, SQLiteStore):
             with sqlite3.connect(store.path) as connection:
                 connection.execute(statement.format("record", "?", "?"), values)
         else:
             meddle(address, statement.format("belated.record", "%s", "%s"), *values)
-        report = verify(journal, about, REWARDS, None)
-        place = f"partition {forged[0].partition}, position {forged[0].position}"
-        assert [place in one for one in report.damage] == [True]
+        report = verify(journal, description, REWARDS, None)
+        place = f"partition {forgery[0].partition}, position {forgery[0].position}"
+        assert [place in line for line in report.damage] == [True]
 
 
 def test_the_command(
@@ -184,11 +186,11 @@ def test_the_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It prints heads, verifies them, and reports differences."""
-    where = f"{address}{'&' if '?' in address else '?'}bandit={bandit.replace(' ', '%20')}"
+    bandit_address = f"{address}{'&' if '?' in address else '?'}bandit={bandit.replace(' ', '%20')}"
 
     def said(*options: str, code: int = 0) -> str:
         capsys.readouterr()
-        assert main(["journal", "verify", where, "--window", "1d", *options]) == code
+        assert main(["journal", "verify", bandit_address, "--window", "1d", *options]) == code
         return capsys.readouterr().out
 
     with store.journal(bandit, partitions=PARTITIONS) as journal:
@@ -196,12 +198,12 @@ def test_the_command(
         report = json.loads(said("--json"))
         text = said("--expect", report["head"], "--expect", report["heads"][1])
         assert report["head"] in text
-        assert all(one in text for one in report["heads"])
+        assert all(head in text for head in report["heads"])
         end = journal.end(1)
     with closing(forger(store, address, bandit)) as meddler:
         meddler.cut(1, end - 2)
-    lost = said("--expect", report["head"], code=1)
-    assert f"partition 1 ends at position {end - 2:,}" in " ".join(lost.split())
+    output = said("--expect", report["head"], code=1)
+    assert f"partition 1 ends at position {end - 2:,}" in " ".join(output.split())
     assert said("--expect", report["heads"][0])
-    for wrong in ("3", f"7/{report['heads'][0][2:]}", report["heads"][0][2:]):
-        assert main(["journal", "verify", where, "--window", "1d", "--expect", wrong]) == 2
+    for head in ("3", f"7/{report['heads'][0][2:]}", report["heads"][0][2:]):
+        assert main(["journal", "verify", bandit_address, "--window", "1d", "--expect", head]) == 2

@@ -74,9 +74,9 @@ def expected(golden: Path) -> dict[str, Any]:
 
 def check(fold: Fold, before: dict[str, Any]) -> None:
     """Assert that a fold has the state of the release."""
-    now = state_of(fold)
-    assert now.pop("theta") == pytest.approx(before.pop("theta"), rel=1e-6)
-    assert now == before
+    state = state_of(fold)
+    assert state.pop("theta") == pytest.approx(before.pop("theta"), rel=1e-6)
+    assert state == before
 
 
 def caught_up(journal: Journal, bandit: str, *, load: bool) -> Fold:
@@ -93,11 +93,13 @@ def caught_up(journal: Journal, bandit: str, *, load: bool) -> Fold:
 def test_there_is_one() -> None:
     """It has decisions in every state, and every kind of reward."""
     assert RELEASES
-    found = expected(HERE / RELEASES[-1])["bandits"]
-    states = {state for one in found.values() for state, count in one["counts"].items() if count}
-    assert states == set(found["explicit"]["counts"]), states
+    bandits = expected(HERE / RELEASES[-1])["bandits"]
+    states = {
+        state for bandit in bandits.values() for state, count in bandit["counts"].items() if count
+    }
+    assert states == set(bandits["explicit"]["counts"]), states
     assert {"unmatched", "duplicate", "revised", "late", "switched", "configured"} <= set(
-        found["explicit"]["counters"]
+        bandits["explicit"]["counters"]
     )
 
 
@@ -137,45 +139,45 @@ def test_a_dump_of_postgresql_is_restored(golden: Path, server: PostgresServer) 
     dump = str(golden / "postgresql.dump")
     postgres("pg_restore", "--single-transaction", "-d", dsn, dump)
     PostgresJournal.create_tables(dsn)
-    was = expected(golden)
-    was["bandits"] = was["postgresql"]
+    expectation = expected(golden)
+    expectation["bandits"] = expectation["postgresql"]
     for bandit in BANDITS:
         with PostgresJournal(dsn, bandit=bandit) as journal:
             check(caught_up(journal, bandit, load=True), expected(golden)["postgresql"][bandit])
-            check_replay(journal, bandit, was, load=False)
+            check_replay(journal, bandit, expectation, load=False)
 
 
 def test_an_archive_and_what_is_left_are_the_whole(golden: Path) -> None:
     """Dropped records are only in the archive; the base that replaces them gives the same state."""
     pytest.importorskip("pyarrow")
-    was = expected(golden)["archived"]
+    expectation = expected(golden)["archived"]
     with SQLiteJournal(golden / "archived.db", bandit="archived") as journal:
         assert min(journal.start(partition).position for partition in range(PARTITIONS)) > 0
-        whole = WholeJournal(journal, Archive(golden / "archive", "archived"))
+        whole_journal = WholeJournal(journal, Archive(golden / "archive", "archived"))
         fold = archived_fold()
-        fold.begin(whole)
-        fold.catch_up(whole)
-        check(fold, dict(was))
+        fold.begin(whole_journal)
+        fold.catch_up(whole_journal)
+        check(fold, dict(expectation))
         fold = archived_fold()
         fold.begin(journal)
         fold.catch_up(journal)
-        check(fold, dict(was))
-        table = read_journal(whole, rewards=ARCHIVED)
+        check(fold, dict(expectation))
+        table = read_journal(whole_journal, rewards=ARCHIVED)
         assert len(table) == fold.counters["decided"]
 
 
 def test_commits_of_kafka_are_read(golden: Path) -> None:
     """With events, stamps and requests; writing them gives the same bytes."""
-    kept = [bytes.fromhex(one) for one in json.loads((golden / "kafka.json").read_text())]
-    assert kept == commits()
-    plain, whole = (unpack(value, 0, START) for value in kept)
+    blobs = [bytes.fromhex(text) for text in json.loads((golden / "kafka.json").read_text())]
+    assert blobs == commits()
+    plain_commit, full_commit = (unpack(value, 0, START) for value in blobs)
     stamps, events = zip(*list(history())[:TAIL], strict=True)
-    for commit in (plain, whole):
+    for commit in (plain_commit, full_commit):
         assert [decode(bytes(commit.event(n))) for n in range(len(commit))] == list(events)
-    assert plain.recorded.tolist() == [START] * TAIL
-    assert whole.recorded.tolist() == list(stamps)
-    made = [n for n, event in enumerate(events) if isinstance(event, Decision)]
-    assert sorted(whole.requests()) == made
+    assert plain_commit.recorded.tolist() == [START] * TAIL
+    assert full_commit.recorded.tolist() == list(stamps)
+    decisions = [n for n, event in enumerate(events) if isinstance(event, Decision)]
+    assert sorted(full_commit.requests()) == decisions
 
 
 def test_a_token_is_good(golden: Path) -> None:
@@ -217,21 +219,21 @@ def test_what_waits_in_a_spool_is_handed_over(golden: Path) -> None:
     with SpoolJournal(journal, golden / "spool", wait=None) as spool:
         assert spool.status.queued == 0
         records = journal.read(0, 0, 1_000)
-        kept = journal.requests(0, [one.position for one in records])
-    assert [encode(one.event).hex() for one in records] == expected(golden)["spool"]
-    made = [one.position for one in records if isinstance(one.event, Decision)]
-    assert kept == dict.fromkeys(made, b"kept")
+        requests = journal.requests(0, [record.position for record in records])
+    assert [encode(record.event).hex() for record in records] == expected(golden)["spool"]
+    positions = [record.position for record in records if isinstance(record.event, Decision)]
+    assert requests == dict.fromkeys(positions, b"kept")
 
 
 def test_a_model_is_taken(golden: Path) -> None:
     """With the same numbers, and the same name of its policy."""
     model = PublishedModel.read((golden / "model").read_bytes()).model(POLICY)
-    was = expected(golden)["model"]
-    assert {"theta": model.theta.tolist(), "pending": model.pending} == was
+    expectation = expected(golden)["model"]
+    assert {"theta": model.theta.tolist(), "pending": model.pending} == expectation
 
 
 def test_the_codec_writes_what_it_wrote(golden: Path) -> None:
     """Known events have the same bytes, by which retries are recognized."""
-    written = [encode(event).hex() for _, event in history()]
-    was = expected(golden)["spool"]
-    assert written[: len(was)] == was
+    encodings = [encode(event).hex() for _, event in history()]
+    expectation = expected(golden)["spool"]
+    assert encodings[: len(expectation)] == expectation

@@ -60,9 +60,9 @@ def test_import_refuses_values_that_no_bandit_writes(
     source = tmp_path / "changed.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["journal", "import", str(source), f"sqlite:///{tmp_path}/new.db"]) == 2
-    said = capsys.readouterr().err
-    assert f"{source}, line {number + 1}: " in said
-    assert told in said
+    error = capsys.readouterr().err
+    assert f"{source}, line {number + 1}: " in error
+    assert told in error
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_import_refuses_logs_with_impossible_numbers(
     }  # fmt: skip
     source = tmp_path / "log.dsjson"
     source.write_text(json.dumps(line) + "\n" + json.dumps(line | changed) + "\n")
-    into = f"sqlite:///{tmp_path}/new.db"
-    assert main(["journal", "import", str(source), into, "--format", "dsjson"]) == 2
-    said = capsys.readouterr().err
-    assert f"{source}, line 2: " in said
-    assert told in said
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert main(["journal", "import", str(source), target, "--format", "dsjson"]) == 2
+    error = capsys.readouterr().err
+    assert f"{source}, line 2: " in error
+    assert told in error
 
 
 def test_import_refuses_arrays_with_impossible_probabilities(
@@ -108,8 +108,8 @@ def test_import_refuses_arrays_with_impossible_probabilities(
     }
     np.savez(tmp_path / "log.npz", pi_b=shares, n_actions=2, **feedback)
     source = str(tmp_path / "log.npz")
-    into = f"sqlite:///{tmp_path}/new.db"
-    assert main(["journal", "import", source, into, "--format", "obp"]) == 2
+    target = f"sqlite:///{tmp_path}/new.db"
+    assert main(["journal", "import", source, target, "--format", "obp"]) == 2
     message = "`pi_b` of action 0 must be a probability, and above 0 for the chosen action; got 1.5"
     assert f"{source}, decision 1: {message}" in capsys.readouterr().err
 
@@ -138,9 +138,9 @@ def test_a_damaged_schema_is_reported_as_damage(tmp_path: Path) -> None:
         pass
     data = path.read_bytes()
     start = data.index(b"CREATE TABLE")
-    damaged = 0
-    for at in range(start, start + 400, 3):
-        path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+    count = 0
+    for offset in range(start, start + 400, 3):
+        path.write_bytes(data[:offset] + bytes([data[offset] ^ 0x80]) + data[offset + 1 :])
         for suffix in ("-wal", "-shm", ".end"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         try:
@@ -148,7 +148,7 @@ def test_a_damaged_schema_is_reported_as_damage(tmp_path: Path) -> None:
             with open_journal(f"sqlite:///{path}?bandit=offers") as journal:
                 journal.read(0, 0, 1)
         except CorruptJournal as error:
-            damaged += "its schema is not text" in str(error)
+            count += "its schema is not text" in str(error)
         except JournalError:  # SQLite itself saw it; an error of encoding is none of these
             pass
-    assert damaged > 0
+    assert count > 0

@@ -142,7 +142,7 @@ def fold_of(
     policy = Greedy(3, Bernoulli())
     fold = Fold(policy, rewards, partitions=len(partitions), retention=retention)
     with fold.learner.bulk():
-        for record in (one for records in partitions for one in records):
+        for record in (record for records in partitions for record in records):
             if until is None or record.recorded <= until:
                 fold.take(record)
     return fold
@@ -151,8 +151,8 @@ def fold_of(
 def flip(path: Path, place: int) -> None:
     """Change one bit of a record."""
     ((data,),) = meddle_file(path, "SELECT event FROM record WHERE place = ?", (place,))
-    changed = data[:-1] + bytes([data[-1] ^ 1])
-    meddle_file(path, "UPDATE record SET event = ? WHERE place = ?", (changed, place))
+    damaged_data = data[:-1] + bytes([data[-1] ^ 1])
+    meddle_file(path, "UPDATE record SET event = ? WHERE place = ?", (damaged_data, place))
 
 
 def place_of(partition: int, position: int, bandit: int = 1) -> int:

@@ -21,8 +21,8 @@ def app(store: Store) -> Service:
 @pytest.fixture(scope="module")
 def serving(app: Service) -> Iterator[Serving]:
     """It runs."""
-    with served(app) as found:
-        yield found
+    with served(app) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

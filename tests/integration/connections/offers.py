@@ -22,7 +22,7 @@ SHOP = "https://shop.example"
 
 def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
     """A request whose body comes in chunks."""
-    body = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + end
+    body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + end
     return request(body, "Transfer-Encoding: chunked", length=False)
 
 
@@ -30,13 +30,13 @@ def slow_down(
     app: Service, monkeypatch: pytest.MonkeyPatch, until: threading.Event
 ) -> threading.Event:
     """Have commits wait; gives what is set once one does."""
-    log, begun = app.bandits[NAME].commits.log, threading.Event()
+    log, start_event = app.bandits[NAME].commits.log, threading.Event()
     append_all = log.append_all
 
     def patiently(batches: Sequence[Batch]) -> list[Appended]:
-        begun.set()
+        start_event.set()
         assert until.wait(10)
         return append_all(batches)
 
     monkeypatch.setattr(log, "append_all", patiently)
-    return begun
+    return start_event

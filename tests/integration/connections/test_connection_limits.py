@@ -52,14 +52,14 @@ def big(size: int) -> str:
 def test_headers_are_bounded(serving: Serving, sent: bytes, pieces: int) -> None:
     """In all and by their number, in one piece and in many, also after the body: 431."""
     answers = said(serving.port, sent, pieces)
-    assert [one.status for one in answers] == [431]
+    assert [answer.status for answer in answers] == [431]
     assert "connection: close" in answers[-1].head
 
 
 def test_as_many_headers_as_there_may_be(serving: Serving) -> None:
     """Just within both bounds."""
-    most = [big((MAX_HEAD_BYTES - 2000) // 90)] * 90
-    assert statuses(serving.port, get("/livez", *most)) == [200, 200]
+    headers = [big((MAX_HEAD_BYTES - 2000) // 90)] * 90
+    assert statuses(serving.port, get("/livez", *headers)) == [200, 200]
 
 
 def test_a_header_without_an_end_is_not_kept(serving: Serving) -> None:
@@ -68,17 +68,17 @@ def test_a_header_without_an_end_is_not_kept(serving: Serving) -> None:
         raw.send(b"GET /livez HTTP/1.1\r\nHost: here\r\nX: ")
         for _ in range(40):
             raw.send(b"x" * 4096)
-        assert [one.status for one in raw.answers()] == [431]
+        assert [answer.status for answer in raw.answers()] == [431]
 
 
 def test_a_body_in_tiny_pieces_takes_no_longer(file: Store) -> None:
     """Else a request could keep everyone waiting."""
-    sent = request(
+    data = request(
         b"1\r\n \r\n" * 1_000_000 + b"0\r\n\r\n", "Transfer-Encoding: chunked", length=False
     )
     with served(Service([OFFERS], file)) as serving:
         start = time.process_time()  # of this process, which is the server's too
-        assert statuses(serving.port, sent) == [400, 200]
+        assert statuses(serving.port, data) == [400, 200]
         assert time.process_time() - start < 10.0
 
 
@@ -91,7 +91,7 @@ def test_a_pipeline_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> 
         raw.send(request() + get("/livez") * 500)
         time.sleep(0.2)
         may_commit.set()
-        answers = [one.status for one in raw.answers()]
+        answers = [answer.status for answer in raw.answers()]
         assert answers == [201, *[200] * (MAX_PIPELINE - 1), 429]
         assert statuses(serving.port, get("/livez") * (MAX_PIPELINE - 1)) == [200] * MAX_PIPELINE
         assert statuses(serving.port, get("/livez") * 500) == [*[200] * MAX_PIPELINE, 429]
@@ -100,12 +100,12 @@ def test_a_pipeline_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> 
 def stall(raw: Raw, app: Service) -> int:
     """Ask for much, a few at a time, until nothing more is answered; gives how often it was."""
     while True:
-        before = sum(app.requests.values())
+        base = sum(app.requests.values())
         raw.socket.sendall(get("/openapi.json") * (MAX_PIPELINE - 1))
         deadline = time.monotonic() + 1.0
-        while (found := sum(app.requests.values())) < before + MAX_PIPELINE - 1:
+        while (count := sum(app.requests.values())) < base + MAX_PIPELINE - 1:
             if time.monotonic() > deadline:
-                return found
+                return count
             time.sleep(0.01)
 
 
@@ -113,11 +113,11 @@ def test_nothing_more_is_read_while_answers_are_not(file: Store) -> None:
     """Requests whose answers nobody reads cost no memory: they stay with the sender."""
     app = Service([OFFERS], file)
     with served(app) as serving, Raw(serving.port, buffer=4096) as raw:
-        answered = stall(raw, app)
+        count = stall(raw, app)
         raw.socket.settimeout(0.5)
         with pytest.raises(TimeoutError):
             raw.socket.sendall(get("/openapi.json") * 200_000)
-        assert sum(app.requests.values()) == answered
+        assert sum(app.requests.values()) == count
         raw.socket.settimeout(10)
         assert raw.socket.recv(100).startswith(b"HTTP/1.1 200 ")
 
@@ -140,7 +140,7 @@ def test_nobody_is_waited_for_for_ever(file: Store, sent: bytes, expected: list[
     """Neither for a request that does not end, nor for one that does not begin."""
     with served(Service([OFFERS], file)) as serving, Raw(serving.port) as raw:
         raw.send(sent)
-        assert [one.status for one in raw.answers()] == expected
+        assert [answer.status for answer in raw.answers()] == expected
 
 
 @pytest.mark.usefixtures("quick")
@@ -152,7 +152,7 @@ def test_whoever_comes_after_a_pause_has_all_the_time(file: Store) -> None:
         with Raw(serving.port) as raw:
             time.sleep(0.2)
             raw.send(request(OFFER, "Connection: close"), pieces=3)
-            assert [one.status for one in raw.answers()] == [201]
+            assert [answer.status for answer in raw.answers()] == [201]
 
 
 @pytest.mark.usefixtures("quick")
@@ -163,11 +163,11 @@ def test_dripping_does_not_help(file: Store) -> None:
             for byte in get("/livez")[:15]:
                 raw.send(bytes([byte]))
                 time.sleep(0.1)
-            assert [one.status for one in raw.answers()] == [408]
+            assert [answer.status for answer in raw.answers()] == [408]
         body = OFFER + b" " * 400_000
         with Raw(serving.port) as raw:
             raw.send(request(body, "Connection: close"), pieces=12)
-            assert [one.status for one in raw.answers()] == [201]
+            assert [answer.status for answer in raw.answers()] == [201]
 
 
 @pytest.mark.usefixtures("quick")
@@ -183,23 +183,23 @@ def test_whoever_does_not_read_is_cut(file: Store) -> None:
 
 def test_memory_is_given_back_after_a_flood(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, when most of what was held is let go; and not for the usual requests."""
-    given: list[int] = []
-    monkeypatch.setattr(connection_module, "give_back_memory", lambda: given.append(1))
+    calls: list[int] = []
+    monkeypatch.setattr(connection_module, "give_back_memory", lambda: calls.append(1))
     monkeypatch.setattr(connection_module, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(connection_module, "MUCH", 1 << 20)
     app = Service([OFFERS], file, max_body_bytes=2 << 20)
     with served(app) as serving:
         assert statuses(serving.port, request()) == [201, 200]
-        with ExitStack() as hands:
+        with ExitStack() as stack:
             for _ in range(5):
-                raw = hands.enter_context(Raw(serving.port))
+                raw = stack.enter_context(Raw(serving.port))
                 raw.send(request(OFFER + b" " * (1 << 20))[:-1])
             time.sleep(1.0)
-            assert not given
-        eventually(lambda: given == [1])
+            assert not calls
+        eventually(lambda: calls == [1])
         assert statuses(serving.port, request()) == [201, 200]
         time.sleep(0.2)
-        assert given == [1]
+        assert calls == [1]
 
 
 def test_what_the_allocator_keeps_is_given_back() -> None:
@@ -208,13 +208,13 @@ def test_what_the_allocator_keeps_is_given_back() -> None:
     if not statm.exists():
         pytest.skip("the system does not say how much memory is resident")
     blocks = [b"x" * 100_000 for _ in range(400)]  # written to, and so resident
-    kept = blocks[::8]
+    sample = blocks[::8]
     del blocks
-    before = int(statm.read_text().split()[1])
+    pages = int(statm.read_text().split()[1])
     connection_module.give_back_memory()
-    assert len(kept) == 50
-    freed = (before - int(statm.read_text().split()[1])) * 4096
-    assert freed > 20_000_000
+    assert len(sample) == 50
+    freed_bytes = (pages - int(statm.read_text().split()[1])) * 4096
+    assert freed_bytes > 20_000_000
 
 
 def test_connections_are_counted(file: Store) -> None:
@@ -222,20 +222,20 @@ def test_connections_are_counted(file: Store) -> None:
     limits = Limits(connections=5, per_address=3)
     with (
         served(Service([OFFERS], file), limits) as serving,
-        ExitStack() as hands,
-        ExitStack() as others,
+        ExitStack() as stack,
+        ExitStack() as other_stack,
     ):
         for _ in range(3):
-            hands.enter_context(Raw(serving.port, source="127.0.0.2"))
+            stack.enter_context(Raw(serving.port, source="127.0.0.2"))
         with Raw(serving.port, source="127.0.0.2") as raw:
             (answer,) = raw.answers()
             assert answer.status == 503
             assert "retry-after: 1" in answer.head
         for _ in range(2):
-            others.enter_context(Raw(serving.port))
+            other_stack.enter_context(Raw(serving.port))
         with Raw(serving.port) as raw:
-            assert [one.status for one in raw.answers()] == [503]
-        hands.close()
+            assert [answer.status for answer in raw.answers()] == [503]
+        stack.close()
         eventually(lambda: statuses(serving.port, get("/livez")) == [200, 200])
 
 
@@ -243,13 +243,13 @@ def test_what_all_hold_together_is_bounded(file: Store, monkeypatch: pytest.Monk
     """The connection that holds the most memory is refused; others continue."""
     monkeypatch.setattr(connection_module, "MAX_HELD", 100_000)
     app = Service([OFFERS], file, max_body_bytes=25_000)
-    with served(app) as serving, ExitStack() as hands:
-        many = [hands.enter_context(Raw(serving.port)) for _ in range(10)]
-        for one in many:
-            one.send(request(OFFER + b" " * 20_000, "Connection: close")[:-1])
+    with served(app) as serving, ExitStack() as stack:
+        connections = [stack.enter_context(Raw(serving.port)) for _ in range(10)]
+        for connection in connections:
+            connection.send(request(OFFER + b" " * 20_000, "Connection: close")[:-1])
             time.sleep(0.05)
-        for one in many:
-            one.send(b" ")
-        found = [[answer.status for answer in one.answers()] for one in many]
-        assert sorted(found) == [[201]] * 4 + [[503]] * 6
+        for connection in connections:
+            connection.send(b" ")
+        results = [[answer.status for answer in connection.answers()] for connection in connections]
+        assert sorted(results) == [[201]] * 4 + [[503]] * 6
         assert statuses(serving.port, request()) == [201, 200]

@@ -102,17 +102,17 @@ ENDING: dict[str, tuple[bytes, list[int]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_requests_are_answered_in_their_order(serving: Serving, case: str, pieces: int) -> None:
     """However their bytes are cut; and the connection goes on."""
-    sent, expected = CASES[case]
-    assert statuses(serving.port, sent, pieces) == [*expected, 200]
+    data, expected = CASES[case]
+    assert statuses(serving.port, data, pieces) == [*expected, 200]
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 @pytest.mark.parametrize("case", ENDING)
 def test_what_ends_a_connection(serving: Serving, case: str, pieces: int) -> None:
     """The last answer comes, and then the end."""
-    sent, expected = ENDING[case]
-    answers = said(serving.port, sent, pieces)
-    assert [one.status for one in answers] == expected
+    data, expected = ENDING[case]
+    answers = said(serving.port, data, pieces)
+    assert [answer.status for answer in answers] == expected
     assert "connection: close" in answers[-1].head
 
 
@@ -134,13 +134,13 @@ def test_an_answer_is_whole(serving: Serving) -> None:
 def test_who_has_no_key_is_refused_before_anything_is_sent(store: Store) -> None:
     """The body is not waited for, and then not counted as a request; with a key it is."""
     with served(Service([OFFERS], store, auth="keys")) as serving:
-        made: Made = known(store, serving.url)
+        key: Made = known(store, serving.url)
         with Raw(serving.port) as raw:
             raw.send(request()[: -len(OFFER)])
             assert raw.socket.recv(65_536).startswith(b"HTTP/1.1 401 ")
             raw.send(OFFER + get("/livez", "Connection: close"))
-            assert [one.status for one in raw.answers()] == [200]
-        header = f"Authorization: Bearer {made.key}"
+            assert [answer.status for answer in raw.answers()] == [200]
+        header = f"Authorization: Bearer {key.key}"
         assert statuses(serving.port, request(OFFER, header)) == [201, 200]
         assert statuses(serving.port, request(OFFER, header, header)) == [400]
 
@@ -150,15 +150,15 @@ def test_whoever_sends_no_more_still_gets_the_answer(serving: Serving) -> None:
     with Raw(serving.port) as raw:
         raw.send(request() + request(NAMED))
         raw.socket.shutdown(socket.SHUT_WR)
-        assert [one.status for one in raw.answers()] == [201, 201]
+        assert [answer.status for answer in raw.answers()] == [201, 201]
 
 
 def test_one_who_goes_spoils_nothing(serving: Serving) -> None:
     """In the middle of a request, or before its answer."""
-    for sent in (request()[:-5], request(), request(NAMED)):
+    for data in (request()[:-5], request(), request(NAMED)):
         for _ in range(20):
             with Raw(serving.port) as raw:
-                raw.send(sent)
+                raw.send(data)
     assert statuses(serving.port, request()) == [201, 200]
 
 
@@ -184,17 +184,17 @@ def test_what_is_under_way_is_answered_before_it_stops(
 ) -> None:
     """And the client is told that the connection ends; one without a request ends at once."""
     app = Service([OFFERS], store)
-    with served(app) as serving, Raw(serving.port) as raw, Raw(serving.port) as idle:
+    with served(app) as serving, Raw(serving.port) as raw, Raw(serving.port) as idle_raw:
         raw.send(request())
         assert raw.socket.recv(65_536).startswith(b"HTTP/1.1 201 ")
-        idle.send(request())
-        assert idle.socket.recv(65_536).startswith(b"HTTP/1.1 201 ")
+        idle_raw.send(request())
+        assert idle_raw.socket.recv(65_536).startswith(b"HTTP/1.1 201 ")
         may_commit = threading.Event()
-        begun = slow_down(app, monkeypatch, may_commit)
+        start_event = slow_down(app, monkeypatch, may_commit)
         raw.send(request())
-        assert begun.wait(10)
+        assert start_event.wait(10)
         serving.stop_soon()
-        assert idle.rest() == b""
+        assert idle_raw.rest() == b""
         may_commit.set()
         (answer,) = raw.answers()
         assert answer.status == 201
@@ -235,11 +235,11 @@ def test_what_can_be_read_in_two_ways_is_refused(
     serving: Serving, app: Service, sent: bytes
 ) -> None:
     """One answer, nothing is done, and the connection ends."""
-    before = app.bandits[NAME].stats.decisions
+    count = app.bandits[NAME].stats.decisions
     answers = said(serving.port, sent)
-    assert [one.status for one in answers] == [400]
+    assert [answer.status for answer in answers] == [400]
     assert "connection: close" in answers[0].head
-    assert app.bandits[NAME].stats.decisions == before
+    assert app.bandits[NAME].stats.decisions == count
 
 
 def test_names_that_are_listed(file: Store) -> None:
@@ -249,7 +249,7 @@ def test_names_that_are_listed(file: Store) -> None:
         for host in ("bandits.example", "Bandits.Example:8080", "[::1]:8080"):
             with Raw(serving.port) as raw:
                 raw.send(request(OFFER, "Connection: close", host=host))
-                assert [one.status for one in raw.answers()] == [201]
+                assert [answer.status for answer in raw.answers()] == [201]
         for host in ("evil.example", "bandits.example.evil", "[::2]", "127.0.0.1"):
             assert statuses(serving.port, request(host=host)) == [421]
         assert statuses(serving.port, request(start=f"POST {PATH} HTTP/1.0", host=None)) == [421]
@@ -265,31 +265,31 @@ def test_a_body_is_said_to_be_json(serving: Serving, kind: str | None) -> None:
 
 def test_nothing_of_an_invalid_request_is_logged(serving: Serving, app: Service) -> None:
     """It is counted, and that is all."""
-    before = app.requests["other", "other", 400]
+    count = app.requests["other", "other", 400]
     with listening() as lines:
-        for sent in (b"hush-7f3a\r\n\r\n", b"GET /hush-7f3a HTTP/9.9\r\n\r\n", b"\x16\x03\x01hush"):
-            assert statuses(serving.port, sent) == [400]
+        for data in (b"hush-7f3a\r\n\r\n", b"GET /hush-7f3a HTTP/9.9\r\n\r\n", b"\x16\x03\x01hush"):
+            assert statuses(serving.port, data) == [400]
     assert not [line for line in lines if "hush" in line or "nvalid" in line]
-    assert app.requests["other", "other", 400] == before + 3
+    assert app.requests["other", "other", 400] == count + 3
 
 
 def test_nothing_is_left_of_connections_that_ended(file: Store) -> None:
     """Neither a count nor a byte."""
-    made: list[Connection] = []
+    connections: list[Connection] = []
     init = Connection.__init__
 
     def noted(self: Connection, *arguments: Any) -> None:
         init(self, *arguments)
-        made.append(self)
+        connections.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "__init__", noted)
         with served(Service([OFFERS], file)) as serving:
-            for sent in (b"", b"GET", request()[:-1], request(), b"\0", get("/livez") * 40):
+            for data in (b"", b"GET", request()[:-1], request(), b"\0", get("/livez") * 40):
                 with Raw(serving.port) as raw:
-                    raw.send(sent)
-            eventually(lambda: len(made) == 6)
-            shared = made[0]._shared
+                    raw.send(data)
+            eventually(lambda: len(connections) == 6)
+            shared = connections[0]._shared
             eventually(lambda: len(shared) == 0)
             assert shared.held == 0
             assert not shared._addresses

@@ -17,10 +17,10 @@ from tests.waiting import eventually
 
 def connected(serving: Serving) -> socket.socket:
     """An idle connection, which has been answered once."""
-    found = socket.create_connection(("127.0.0.1", serving.port), timeout=30)
-    found.sendall(request())
-    assert found.recv(65536).startswith(b"HTTP/1.1 201")
-    return found
+    connection = socket.create_connection(("127.0.0.1", serving.port), timeout=30)
+    connection.sendall(request())
+    assert connection.recv(65536).startswith(b"HTTP/1.1 201")
+    return connection
 
 
 def refuses(serving: Serving) -> bool:
@@ -39,17 +39,17 @@ def test_an_idle_connection_may_send_a_last_request(
     monkeypatch.setattr(server, "IDLE_SECONDS", 60.0, raising=False)
     serving = Serving()
     serving.start(Service([OFFERS], file))
-    idle = [connected(serving) for _ in range(5)]
+    connections = [connected(serving) for _ in range(5)]
     serving.stop_soon()
     eventually(lambda: refuses(serving), seconds=60)
-    for one in idle:
-        one.sendall(request())
-    for one in idle:
-        answer = one.recv(65536)
+    for connection in connections:
+        connection.sendall(request())
+    for connection in connections:
+        answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 201")
         assert b"connection: close" in answer
-        assert one.recv(65536) == b""
-        one.close()
+        assert connection.recv(65536) == b""
+        connection.close()
     serving.stop()  # with nobody left it does not wait
 
 
@@ -60,11 +60,11 @@ def test_a_connection_that_stays_idle_is_not_reset(
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.0, raising=False)
     serving = Serving()
     serving.start(Service([OFFERS], file))
-    idle = connected(serving)
+    connection = connected(serving)
     serving.stop_soon()
-    assert idle.recv(65536) == b""
-    idle.sendall(request())
-    idle.sendall(request())
-    assert idle.recv(65536) == b""
-    idle.close()
+    assert connection.recv(65536) == b""
+    connection.sendall(request())
+    connection.sendall(request())
+    assert connection.recv(65536) == b""
+    connection.close()
     serving.stop()

@@ -39,11 +39,11 @@ def test_actions_are_offered_by_name(store: Store, bandit: str) -> None:
         Client(serving.url, bandit=bandit) as client,
     ):
         for n in range(60):
-            decided = client.decide(ADULT, names, id=f"named-{n}")
-            client.observe(decided.id, float(n % 2))
+            decision = client.decide(ADULT, names, id=f"named-{n}")
+            client.observe(decision.id, float(n % 2))
         assert client.decide(ADULT, names, id="named-0").action in names
-        everything: Any = http.post(path, json={"context": ADULT, "id": "all"})
-        assert everything.status_code == 201, everything.text
+        response: Any = http.post(path, json={"context": ADULT, "id": "all"})
+        assert response.status_code == 201, response.text
         sale: dict[str, Any] = {
             "offer 3": {"price": 50},
             "hat": {"price": 9, "brand": "C"},
@@ -68,9 +68,9 @@ def test_actions_are_offered_by_name(store: Store, bandit: str) -> None:
         entry = client.entry("all")
         assert entry.request is not None
         assert (entry.request.actions, entry.request.records) == ([*OFFERS], None)
-        refused = http.post(path, json={"context": ADULT, "actions": ["offer 3", "shoe"]})
-        assert refused.status_code == 422
-        assert "'shoe' is not in the catalogue" in (problem_in(refused).detail or "")
+        refusal = http.post(path, json={"context": ADULT, "actions": ["offer 3", "shoe"]})
+        assert refusal.status_code == 422
+        assert "'shoe' is not in the catalogue" in (problem_in(refusal).detail or "")
     with store.journal(bandit) as journal:
         evaluation = JournalLog(journal, Gaussian(), Explicit(), features=features)
         assert evaluation.evaluate("uniform").decisions == 62

@@ -40,9 +40,12 @@ def test_the_same_id_gives_the_same_decision(client: Client) -> None:
 
 def test_two_deciders_at_once_give_one_answer(store: Store, bandit: str) -> None:
     """Concurrent callers all get the decision that counts."""
-    one = Definition(bandit, DelayedThompson(DIM, Bernoulli()), Explicit())
-    with served(Service([one], store)) as here, served(Service([one], store)) as there:
-        clients = [Client(url, bandit=bandit) for url in (here.url, there.url)] * 4
+    definition = Definition(bandit, DelayedThompson(DIM, Bernoulli()), Explicit())
+    with (
+        served(Service([definition], store)) as first,
+        served(Service([definition], store)) as second,
+    ):
+        clients = [Client(url, bandit=bandit) for url in (first.url, second.url)] * 4
         barrier = threading.Barrier(len(clients))
 
         def ask(client: Client) -> None:
@@ -52,10 +55,10 @@ def test_two_deciders_at_once_give_one_answer(store: Store, bandit: str) -> None
         with ThreadPoolExecutor(len(clients)) as pool:
             list(pool.map(ask, clients))
         answers = [client.decide(rows=ROWS, id="contested") for client in clients]
-        assert len({one.at for one in answers}) == 1
-        counting = clients[0].entry("contested").decision
-        assert counting is not None
-        assert (counting.at, counting.index) == (answers[0].at, answers[0].index)
+        assert len({answer.at for answer in answers}) == 1
+        decision = clients[0].entry("contested").decision
+        assert decision is not None
+        assert (decision.at, decision.index) == (answers[0].at, answers[0].index)
         for client in clients:
             client.close()
 
@@ -79,26 +82,28 @@ class Losing(httpx.HTTPTransport):
 
 def test_retry_after_lost_response_changes_nothing(url: str, client: Client, store: Store) -> None:
     """The retry gets the decision that was made; what the journal has twice is the same."""
-    losing = Losing(2)
-    http = httpx.Client(base_url=url, transport=losing)
+    transport = Losing(2)
+    http = httpx.Client(base_url=url, transport=transport)
     client._transport = Transport(url, http, lambda seconds: None, retries=2)
     decision = client.decide(rows=ROWS)
-    losing.lost = 2
+    transport.lost = 2
     client.observe(decision.id, 1.0)
-    losing.lost = 1
-    many = client.decide_many(rows=[ROWS, ROWS])
+    transport.lost = 1
+    decisions = client.decide_many(rows=[ROWS, ROWS])
     with store.journal("rows") as journal:
         records = journal.records_of([decision.id])
-        others = journal.records_of([one.id for one in many])
+        other_records = journal.records_of([decision.id for decision in decisions])
     assert [type(event).__name__ for event in different(records)] == ["Decision", "Reward"]
     assert isinstance(records[0].event, Decision)
     assert (records[0].event.index, records[0].event.at) == (decision.index, decision.at)
-    assert sorted(one.id for one in different(others)) == sorted(one.id for one in many)
+    assert sorted(event.id for event in different(other_records)) == sorted(
+        decision.id for decision in decisions
+    )
 
 
 def different(records: list[Record]) -> list[Any]:
     """Their events, each once."""
-    return list({encode(one.event): one.event for one in records}.values())
+    return list({encode(record.event): record.event for record in records}.values())
 
 
 def test_what_a_client_returns_can_be_passed_on(client: Client) -> None:
@@ -116,24 +121,24 @@ def test_the_verbs_awaited(url: str) -> None:
 
     async def shop() -> None:
         async with AsyncClient(url, bandit="rows") as client:
-            made = await asyncio.gather(
+            decisions = await asyncio.gather(
                 *(client.decide(rows=ROWS, actions=["a", "b", "c"]) for _ in range(20))
             )
-            assert len({one.id for one in made}) == 20
+            assert len({decision.id for decision in decisions}) == 20
             ids = [f"awaited {n}" for n in range(3)]
-            many = await client.decide_many(rows=[ROWS] * 3, ids=ids)
-            assert [one.id for one in many] == ids
-            assert await client.decide_many(rows=[ROWS] * 3, ids=ids) == many
-            rewards = [(one.id, 1.0) for one in (*made, *many)]
+            batch = await client.decide_many(rows=[ROWS] * 3, ids=ids)
+            assert [decision.id for decision in batch] == ids
+            assert await client.decide_many(rows=[ROWS] * 3, ids=ids) == batch
+            rewards = [(decision.id, 1.0) for decision in (*decisions, *batch)]
             receipts = await client.observe_many(rewards)
-            assert [(one.id, one.status) for one in receipts] == [
+            assert [(receipt.id, receipt.status) for receipt in receipts] == [
                 (id, "accepted") for id, _ in rewards
             ]
-            assert (await client.void(made[0].id)).status == "accepted"
-            assert (await client.entry(many[2].id)).state == "rewarded"
+            assert (await client.void(decisions[0].id)).status == "accepted"
+            assert (await client.entry(batch[2].id)).state == "rewarded"
             assert (await client.state()).bandit == "rows"
             with pytest.raises(InvalidInput, match="outside"):
-                await client.observe(made[0].id, 7.0)
+                await client.observe(decisions[0].id, 7.0)
 
     asyncio.run(shop())
 
@@ -143,24 +148,24 @@ def test_the_verbs_awaited(url: str) -> None:
 
 def test_a_service_that_is_restarted_is_waited_for(store: Store, bandit: str) -> None:
     """Calls while it is down come back when it is up; with no retries they fail at once."""
-    one = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
+    definition = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
     serving = Serving(free_port())
-    serving.start(Service([one], store))
+    serving.start(Service([definition], store))
     try:
         with (
             Client(serving.url, bandit=bandit, retries=8) as client,
-            Client(serving.url, bandit=bandit, retries=0, timeout=1.0) as hasty,
+            Client(serving.url, bandit=bandit, retries=0, timeout=1.0) as hasty_client,
         ):
             first = client.decide(rows=ROWS)
             serving.stop()
             with pytest.raises(ServiceUnavailable, match="cannot be reached"):
-                hasty.decide(rows=ROWS)
-            again = threading.Timer(0.5, serving.start, [Service([one], store)])
-            again.start()
+                hasty_client.decide(rows=ROWS)
+            timer = threading.Timer(0.5, serving.start, [Service([definition], store)])
+            timer.start()
             second = client.decide(rows=ROWS)  # sent to nobody at first
             assert client.observe(first.id, 1.0).status == "accepted"
             assert client.entry(second.id).state == "pending"
-            again.join()
+            timer.join()
     finally:
         serving.stop()
 
@@ -169,9 +174,9 @@ def test_unavailable_journal_returns_503_until_it_recovers(
     own_server: PostgresServer, bandit: str
 ) -> None:
     """Nothing is acknowledged meanwhile, retries say when to come, and afterwards all goes on."""
-    one = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
+    definition = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
     with (
-        served(Service([one], own_server.dsn)) as serving,
+        served(Service([definition], own_server.dsn)) as serving,
         Client(serving.url, bandit=bandit, retries=10) as client,
     ):
         first = client.decide(rows=ROWS)
@@ -187,11 +192,11 @@ def test_unavailable_journal_returns_503_until_it_recovers(
             assert response.headers["retry-after"] == "1"
         assert httpx.get(f"{serving.url}/livez").status_code == 200
         assert client.state().pending == 1  # those that failed do not count
-        starting = threading.Thread(target=own_server.start)
-        starting.start()
+        thread = threading.Thread(target=own_server.start)
+        thread.start()
         second = client.decide(rows=ROWS)
-        starting.join()
-        assert {client.entry(one.id).state for one in (first, second)} == {"pending"}
+        thread.join()
+        assert {client.entry(decision.id).state for decision in (first, second)} == {"pending"}
         metrics = httpx.get(f"{serving.url}/metrics").text
         assert f'belated_internal_errors_total{{bandit="{bandit}",kind="commit"}} 0' not in metrics
 
@@ -215,14 +220,14 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
 def test_problems_become_errors(url: str) -> None:
     """InvalidInput for what was refused, ServiceError with the problem for the rest."""
     with Client(url, bandit="nobody") as client:
-        with pytest.raises(ServiceError, match="unknown bandit 'nobody'") as caught:
+        with pytest.raises(ServiceError, match="unknown bandit 'nobody'") as error:
             client.state()
-        assert caught.value.problem.status == 404
+        assert error.value.problem.status == 404
     with Client(url, bandit="rows") as client:
         with pytest.raises(InvalidInput, match="each row has 2 numbers, but this bandit expects 4"):
             client.decide(rows=np.eye(2))
         with pytest.raises(InvalidInput, match="outside"):
             client.observe("x", 7.0)
-        with pytest.raises(ServiceError, match="413") as caught:
+        with pytest.raises(ServiceError, match="413") as error:
             client.decide(rows=np.ones((10_000, DIM)))
-        assert caught.value.problem.title == "Too large"
+        assert error.value.problem.title == "Too large"

@@ -46,23 +46,23 @@ def test_a_time_and_a_vector_are_the_same_over_http(store: Store, bandit: str) -
             ("arrays", np.int64(NOON.timestamp() * 1e6), VECTOR),
             ("pandas", pd.Timestamp(NOON), tuple(VECTOR)),
         ]:
-            decided = client.decide({"at": at, "e": e, "country": "AT"}, id=id)
+            client_decision = client.decide({"at": at, "e": e, "country": "AT"}, id=id)
             # The same context under the same id, however it is written, is a retry.
-            assert client.decide(WRITTEN, id=id) == decided
+            assert client.decide(WRITTEN, id=id) == client_decision
         client.decide({"at": pd.NaT, "e": None, "country": "FR"}, id="missing")
         for id in ("json", "python", "arrays", "pandas"):
             decision = client.entry(id).decision
             assert decision is not None
             assert np.array_equal(decision.x, expected[decision.index])
 
-        refused: list[tuple[dict[str, Any], str]] = [
+        cases: list[tuple[dict[str, Any], str]] = [
             ({"at": "2026-11-18T12:00:00"}, "write '2026-11-18T12:00:00Z' if it is UTC"),
             ({"e": [1.0, 2.0]}, "'e' of the context must have 3 numbers, got 2: send 3 numbers"),
             ({"e": "red"}, "must be a list of 3 numbers or None"),
             ({"country": [1.0]}, "write context={'country': Vector(1), ...}"),
         ]
-        for wrong, message in refused:
-            answer = http.post(path, json={"context": WRITTEN | wrong})
+        for changes, message in cases:
+            answer = http.post(path, json={"context": WRITTEN | changes})
             assert answer.status_code == 422
             assert message in (problem_in(answer).detail or "")
         with pytest.raises(InvalidInput, match=r"3 numbers or None, got \[1.0, None, 2.0\]"):

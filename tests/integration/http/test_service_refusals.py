@@ -151,13 +151,15 @@ def test_what_is_wrong_is_a_problem(
 
 def test_nothing_of_a_refused_request_is_taken(http: httpx.Client, client: Client) -> None:
     """One offer of a batch is wrong: none is decided, none is pending."""
-    good, wrong = {"rows": ROWS.tolist(), "id": "half"}, {"rows": [[1.0]]}
+    valid_request, invalid_request = {"rows": ROWS.tolist(), "id": "half"}, {"rows": [[1.0]]}
     eventually(lambda: http.get("/readyz").status_code == 200)
-    before = client.state().pending
-    response = http.post("/v1/rows/decisions/batch", json={"requests": [good, wrong]})
+    pending = client.state().pending
+    response = http.post(
+        "/v1/rows/decisions/batch", json={"requests": [valid_request, invalid_request]}
+    )
     assert problem_in(response).status == 422
     assert client.entry("half").state == "unknown"
-    assert client.state().pending == before
+    assert client.state().pending == pending
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -40,8 +40,8 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
     """Each operation of /openapi.json, with its example, has the status and the type it names."""
     eventually(lambda: http.get("/readyz").is_success)  # a first model has come
     document = http.get("/openapi.json").json()
-    types = {(r.path, r.method): r for r in ROUTES}
-    asked = 0
+    types = {(route.path, route.method): route for route in ROUTES}
+    count = 0
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             body = operation.get("requestBody")
@@ -59,8 +59,8 @@ def test_every_documented_route_answers_as_documented(http: httpx.Client) -> Non
             answer = types[path, method.upper()].answer
             if answer is not None:
                 msgspec.json.decode(response.content, type=answer)
-            asked += 1
-    assert asked == len(ROUTES)
+            count += 1
+    assert count == len(ROUTES)
 
 
 def test_the_whole_story_of_a_decision(client: Client) -> None:
@@ -76,23 +76,23 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     client.observe(decision.id, 0.0)  # what was corrected, at another time
     story = client.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
-    kinds = [(one.kind, one.status) for one in story.records]
+    kinds = [(record.kind, record.status) for record in story.records]
     assert kinds.pop() == ("reward", "superseded")
-    assert [one for one in kinds if one != ("reward", "duplicate")] == [
+    assert [pair for pair in kinds if pair != ("reward", "duplicate")] == [
         ("decision", "decided"),
         ("activation", "activated"),
         ("reward", "rewarded"),
         ("reward", "revised"),
     ]
     assert story.records[2].at == at
-    chosen = story.decision
-    assert chosen is not None
-    assert (chosen.action, chosen.index, chosen.at) == (
+    stored_decision = story.decision
+    assert stored_decision is not None
+    assert (stored_decision.action, stored_decision.index, stored_decision.at) == (
         decision.action,
         decision.index,
         decision.at,
     )
-    assert chosen.x == ROWS.astype(np.float32)[decision.index].tolist()
+    assert stored_decision.x == ROWS.astype(np.float32)[decision.index].tolist()
     client.void(decision.id)
     assert client.entry(decision.id).state == "voided"
 
@@ -103,14 +103,14 @@ def test_a_decision_shows_what_it_was_chosen_from(url: str, client: Client) -> N
     assert story.request is not None
     assert (story.request.actions, story.request.share) == (["a", "b", "c"], 1.0)
     assert story.request.rows == ROWS.astype(np.float32).tolist()
-    for n, one in enumerate(client.decide_many(rows=[ROWS[:2], ROWS])):
-        story = client.entry(one.id)
+    for n, decision in enumerate(client.decide_many(rows=[ROWS[:2], ROWS])):
+        story = client.entry(decision.id)
         assert story.request is not None
         assert story.request.rows == ROWS.astype(np.float32)[: n + 2].tolist()
     actions = {"red": {"price": 3.0}, "blue": {"price": 4.0}}
-    with Client(url, bandit="shared") as shared:
-        story = shared.entry(shared.decide({"age": 3.0}, actions, id="named").id)
-        shared.void("named")
+    with Client(url, bandit="shared") as shared_client:
+        story = shared_client.entry(shared_client.decide({"age": 3.0}, actions, id="named").id)
+        shared_client.void("named")
     assert story.request is not None
     assert (story.request.rows, story.request.context) == (None, {"age": 3.0})
     assert story.request.actions == ["red", "blue"]
@@ -120,30 +120,30 @@ def test_a_decision_shows_what_it_was_chosen_from(url: str, client: Client) -> N
 def test_a_story_is_settled_as_far_as_the_journal_is(url: str) -> None:
     """After the window it is censored, after the retention forgotten; a late reward still comes."""
     with Client(url, bandit="short") as client:
-        on_timeout, late = client.decide(rows=ROWS).id, client.decide(rows=ROWS).id
-        assert client.entry(on_timeout).state == "pending"
-        for id in (on_timeout, late):  # the second is due after the first
+        timeout_id, late_id = client.decide(rows=ROWS).id, client.decide(rows=ROWS).id
+        assert client.entry(timeout_id).state == "pending"
+        for id in (timeout_id, late_id):  # the second is due after the first
             eventually(lambda id=id: client.entry(id).state == "censored")  # type: ignore[misc]
-        client.observe(late, 2.5)
-        story = client.entry(late)
+        client.observe(late_id, 2.5)
+        story = client.entry(late_id)
         assert (story.state, story.value, story.late) == ("rewarded", 2.5, True)
-        eventually(lambda: client.entry(on_timeout).forgotten)
-        assert client.entry(on_timeout).state == "censored"
+        eventually(lambda: client.entry(timeout_id).forgotten)
+        assert client.entry(timeout_id).state == "censored"
 
 
 def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
     """GET says unknown; a reward for it is accepted like any other, and then it is parked."""
-    unknown = uuid4().hex
-    response = http.get(f"/v1/rows/decisions/{unknown}")
-    assert (response.status_code, response.json()) == (200, {"id": unknown, "state": "unknown"})
-    known = client.decide(rows=ROWS).id
+    unknown_id = uuid4().hex
+    response = http.get(f"/v1/rows/decisions/{unknown_id}")
+    assert (response.status_code, response.json()) == (200, {"id": unknown_id, "state": "unknown"})
+    known_id = client.decide(rows=ROWS).id
     answers = [http.put(f"/v1/rows/decisions/{id}/reward", json={"value": 1}) for id in
-               (unknown, known)]  # fmt: skip
-    assert [one.status_code for one in answers] == [202, 202]
-    assert [one.json() for one in answers] == [
-        {"id": id, "status": "accepted"} for id in (unknown, known)
+               (unknown_id, known_id)]  # fmt: skip
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert [answer.json() for answer in answers] == [
+        {"id": id, "status": "accepted"} for id in (unknown_id, known_id)
     ]
-    assert client.entry(unknown).state == "unmatched"
+    assert client.entry(unknown_id).state == "unmatched"
 
 
 @pytest.mark.parametrize(
@@ -163,21 +163,21 @@ def test_an_id_may_be_any_text(client: Client, id: str) -> None:
 def test_what_was_told_is_learned(url: str) -> None:
     """The model of the decider knows the decisions and rewards of before."""
     with Client(url, bandit="shared") as client:
-        before = client.state()  # the other server has the same journal
+        base = client.state()  # the other server has the same journal
 
         def learned() -> tuple[int, int]:
-            now = client.state()
-            return now.observations - before.observations, now.pending - before.pending
+            state = client.state()
+            return state.observations - base.observations, state.pending - base.pending
 
         actions: dict[str, Any] = {"red": {"price": 0.5}, "blue": {"price": np.float32(2.0)}}
         decisions = [client.decide({"age": 0.3}, actions) for _ in range(5)]
         decisions += client.decide_many([({"age": np.int64(1)}, actions)] * 3)
-        assert {one.action for one in decisions} <= {"red", "blue"}
-        client.observe_many([(one.id, 1.0) for one in decisions[:6]])
+        assert {decision.action for decision in decisions} <= {"red", "blue"}
+        client.observe_many([(decision.id, 1.0) for decision in decisions[:6]])
         eventually(lambda: learned() == (6, 2))
         assert client.state().bandit == "shared"
-        last = {"id": decisions[6].id, "value": 0.0, "part": "basket"}
-        assert client.observe_many([last])[0].status == "accepted"
+        reward = {"id": decisions[6].id, "value": 0.0, "part": "basket"}
+        assert client.observe_many([reward])[0].status == "accepted"
         eventually(lambda: learned() == (7, 1))
 
 
@@ -186,8 +186,8 @@ def test_a_decision_is_erased(client: Client) -> None:
     first, second = client.decide(rows=ROWS), client.decide(rows=ROWS)
     client.observe(first.id, 1.0)
     assert client.erase(first.id) == 1
-    erased = client.entry(first.id)
-    assert (erased.state, erased.decision, erased.records) == ("erased", None, [])
+    entry = client.entry(first.id)
+    assert (entry.state, entry.decision, entry.records) == ("erased", None, [])
     assert client.entry(second.id).state == "pending"
     assert client.erase("never-decided") == 0
 
@@ -195,9 +195,9 @@ def test_a_decision_is_erased(client: Client) -> None:
 def test_rows_may_be_numbers_or_bytes(http: httpx.Client) -> None:
     """JSON numbers and base64 of float32 are the same rows: the second finds the first's id."""
     numbers = {"rows": ROWS.tolist(), "id": "either"}
-    packed = base64.b64encode(ROWS.astype("<f4").tobytes()).decode()
+    text = base64.b64encode(ROWS.astype("<f4").tobytes()).decode()
     first = http.post("/v1/rows/decisions", json=numbers)
-    second = http.post("/v1/rows/decisions", json={"rows": packed, "dim": DIM, "id": "either"})
+    second = http.post("/v1/rows/decisions", json={"rows": text, "dim": DIM, "id": "either"})
     assert first.status_code == second.status_code == 201
     assert first.json() == second.json()
 
@@ -208,16 +208,18 @@ def test_what_the_store_recognises_is_told(http: httpx.Client, store: Store) -> 
     def told() -> float | None:
         lines = http.get("/metrics").text.splitlines()
         name = 'belated_store_duplicates_total{bandit="rows"} '
-        return next((float(one.removeprefix(name)) for one in lines if one.startswith(name)), None)
+        return next(
+            (float(line.removeprefix(name)) for line in lines if line.startswith(name)), None
+        )
 
     id = http.post("/v1/rows/decisions", json={"rows": ROWS.tolist()}).json()["id"]
-    before, at = told(), datetime.now(UTC).isoformat()
+    count, at = told(), datetime.now(UTC).isoformat()
     for _ in range(3):
         response = http.post(f"/v1/rows/decisions/{id}/void", params={"at": at})
         assert response.status_code == 202
     if store.name == "postgresql":
-        assert before is not None
-        assert told() == before + 2
+        assert count is not None
+        assert told() == count + 2
     else:
         assert told() is None
 
