@@ -315,9 +315,9 @@ class Bandit:
             if id is not None:
                 id = check_id(id)
                 self._follower.look()  # another process may have used this id
-                known = self._known(id)
-                if known is not None:
-                    return self._retry(known, context, actions, rows)
+                stored = self._known(id)
+                if stored is not None:
+                    return self._retry(stored, context, actions, rows)
             now = self._clock()
             subject = self._subject_in(context, subject, id)
             if sticky is not None:
@@ -325,14 +325,14 @@ class Bandit:
                 if current is not None:
                     return current
             request, table = self._parse(context, actions, rows, id, activated, subject)
-            (event,), kept = self._choose([request], table, now)
+            (event,), packed = self._choose([request], table, now)
             events = with_subjects([event], [request])
             if id is None:
-                self._follower.append_one(event, now, kept, *events[1:])
+                self._follower.append_one(event, now, packed, *events[1:])
                 return event
-            _, standing = self._follower.settle_and_append(events, kept, only=(id,))
-            other = standing.get(event.id)  # set if another process used the id first
-            return event if other is None else self._retry(other, context, actions, rows)
+            _, standing = self._follower.settle_and_append(events, packed, only=(id,))
+            earlier = standing.get(event.id)  # set if another process used the id first
+            return event if earlier is None else self._retry(earlier, context, actions, rows)
 
     def decide_many(
         self,
@@ -378,13 +378,13 @@ class Bandit:
             indices = []
             if ids is not None:
                 self._follower.look()  # another process may have used these ids
-            for index, (context, offered, own_rows, id, given) in enumerate(requests):
+            for index, (context, offered, own_rows, id, own_subject) in enumerate(requests):
                 try:
-                    known = None if id is None else self._known(id)
-                    if known is not None:
-                        decisions[index] = self._retry(known, context, offered, own_rows)
+                    stored = None if id is None else self._known(id)
+                    if stored is not None:
+                        decisions[index] = self._retry(stored, context, offered, own_rows)
                         continue
-                    subject = self._subject_in(context, given, id)
+                    subject = self._subject_in(context, own_subject, id)
                     request, table = self._parse(context, offered, own_rows, id, activated, subject)
                 except InvalidInput as error:
                     raise naming(f"{name}[{index}]", error) from None
@@ -392,14 +392,14 @@ class Bandit:
                 tables.append(table)
                 indices.append(index)
             if parsed:
-                made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
+                new_decisions, packed = self._choose(parsed, np.concatenate(tables), self._clock())
                 own_ids = [request.id for request in parsed if request.id is not None]
-                events = with_subjects(made, parsed)
-                _, standing = self._follower.settle_and_append(events, kept, only=own_ids)
-                for index, event in zip(indices, made, strict=True):
-                    other = standing.get(event.id)  # set if another process used the id first
+                events = with_subjects(new_decisions, parsed)
+                _, standing = self._follower.settle_and_append(events, packed, only=own_ids)
+                for index, event in zip(indices, new_decisions, strict=True):
+                    earlier = standing.get(event.id)  # set if another process used the id first
                     retried = requests[index][:3]
-                    decisions[index] = event if other is None else self._retry(other, *retried)
+                    decisions[index] = event if earlier is None else self._retry(earlier, *retried)
             return [decisions[index] for index in range(len(requests))]
 
     def score(
@@ -485,12 +485,12 @@ class Bandit:
         if self._fold.mode != decider.mode or self._fold.chosen is not decider.chosen:
             self._apply_mode()
         decider.actions = self._fold.actions
-        made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
+        result = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
         if decider.failure is not None:
             message = f"the policy failed ({decider.failure}), and the baseline decided"
             decider.failure = None
             warnings.warn(message, FallbackWarning, stacklevel=4)
-        return made
+        return result
 
     def _apply_mode(self) -> None:
         """Apply the journal's mode and chosen model; ignore modes unknown to this release."""
@@ -804,8 +804,8 @@ class Bandit:
         with self._lock, self._follower:
             self._check_open()
             self._follower.catch_up()
-            known = declared(self.features)
-            event = action_change(self._fold.actions, known, self._clock(), **change)
+            declared_actions = declared(self.features)
+            event = action_change(self._fold.actions, declared_actions, self._clock(), **change)
             self._follower.append([event])
 
     def as_of(self, when: Moment) -> Bandit:
@@ -1210,9 +1210,9 @@ def as_features(features: Any) -> Features | None:
         return None
     if kind is features or hasattr(features, "rows"):
         check_made(features, "features", needs="rows", example="PerArm(['red', 'blue'])")
-        made: Features = features
+        result: Features = features
         # Copy the features, because they count values and may be shared with another bandit.
-        return replace(made) if isinstance(made, PerArm | Shared) else made
+        return replace(result) if isinstance(result, PerArm | Shared) else result
     return PerArm(features)
 
 
@@ -1262,8 +1262,10 @@ def check_clock(clock: Any) -> Callable[[], int]:
     def read() -> int:
         now = clock() if callable(clock) else None
         if not isinstance(now, int) or isinstance(now, bool):
-            what = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
-            message = f"`clock` {what}: pass a function that returns whole microseconds since 1970,"
+            problem = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
+            message = (
+                f"`clock` {problem}: pass a function that returns whole microseconds since 1970,"
+            )
             raise InvalidInput(f"{message} such as lambda: time.time_ns() // 1000", clock)
         return now
 

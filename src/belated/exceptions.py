@@ -139,9 +139,9 @@ class UnknownEvent(BelatedError, ValueError):
     def __init__(
         self, version: int, kind: object = None, place: tuple[int, int] | None = None
     ) -> None:
-        what = f"codec version {version}" if kind is None else f"kind {kind!r}"
+        detail = f"codec version {version}" if kind is None else f"kind {kind!r}"
         where = "" if place is None else f" in partition {place[0]} at position {place[1]}"
-        message = f"unknown event{where} ({what}), written by a newer release"
+        message = f"unknown event{where} ({detail}), written by a newer release"
         super().__init__(f"{message}: upgrade belated to read it")
         self.version = version
         self.kind = kind
@@ -416,8 +416,8 @@ class OwnerFenced(JournalError, RuntimeError):
     _arguments = ("partition",)
 
     def __init__(self, partition: int | None) -> None:
-        what = "the bandit" if partition is None else f"partition {partition}"
-        super().__init__(f"{what} has a new owner: stop, or acquire it again and reload")
+        subject = "the bandit" if partition is None else f"partition {partition}"
+        super().__init__(f"{subject} has a new owner: stop, or acquire it again and reload")
         self.partition = partition
 
 

@@ -106,8 +106,8 @@ def label(text: str, shown: int = SHOWN) -> str:
     tree = _parsed(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Tuple) and len(node.elts) > shown:
-            rest: ast.expr = ast.Name(f"… {len(node.elts)} in all")
-            node.elts = [*node.elts[:shown], rest]
+            summary: ast.expr = ast.Name(f"… {len(node.elts)} in all")
+            node.elts = [*node.elts[:shown], summary]
     return ast.unparse(tree).removesuffix("()")
 
 
@@ -155,17 +155,17 @@ class Reader(Generic[T]):
         if not isinstance(tree, ast.Call | ast.Name):
             self.refuse("expected a name with arguments", names=True)
         try:
-            made: T = self._called(tree, self._kind.names)
-            return made
+            result: T = self._called(tree, self._kind.names)
+            return result
         except RecursionError:
             self.refuse("it is nested too deeply")
 
     def refuse(self, why: str, names: bool = False) -> NoReturn:
         """Raise an error that says what is wrong and, with `names`, lists the known names."""
         kind, text = self._kind, shortened(self._text)
-        known = f" (known: {kind.known}; example: {kind.example})" if names else ""
+        hint = f" (known: {kind.known}; example: {kind.example})" if names else ""
         raise InvalidInput(
-            f"{text!r} is not a valid {kind.noun}: {why}{known}", self._text
+            f"{text!r} is not a valid {kind.noun}: {why}{hint}", self._text
         ) from None
 
     def _value(self, node: ast.expr) -> Any:
@@ -208,8 +208,8 @@ class Reader(Generic[T]):
             self.refuse(f"unknown name {name}{hint}", names=True)
         signature = inspect.signature(make)
         parameters = signature.parameters
-        given = {name: value for name, value in self._given.items() if name in parameters}
-        written, named = self._arguments(node, name, positional=not given)
+        keywords = {name: value for name, value in self._given.items() if name in parameters}
+        arguments, named = self._arguments(node, name, positional=not keywords)
         accepted = [parameter for parameter in parameters if parameter not in self._kind.given]
         takes = f"it takes {', '.join(accepted) or 'no arguments'}"
         if unknown := [parameter for parameter in named if parameter not in accepted]:
@@ -217,7 +217,7 @@ class Reader(Generic[T]):
             hint = f". Did you mean {close[0]}?" if close else ""
             self.refuse(f"{name} has no argument {unknown[0]}; {takes}{hint}")
         try:
-            bound = signature.bind(*written, **named, **given)
+            bound = signature.bind(*arguments, **named, **keywords)
         except TypeError as error:
             self.refuse(f"{name}: {error}; {takes}")
         try:
@@ -285,9 +285,9 @@ def register(make: M) -> M:
         message = f"cannot register {make!r}: expected a Policy subclass or a function"
         raise InvalidInput(message, make)
     name = make.__name__
-    known = POLICY_NAMES.get(name, make)
-    if _path(known) != _path(make):
-        message = f"{_path(make)} cannot be registered: {_path(known)} has the same name"
+    existing = POLICY_NAMES.get(name, make)
+    if _path(existing) != _path(make):
+        message = f"{_path(make)} cannot be registered: {_path(existing)} has the same name"
         raise InvalidInput(f"{message}: rename one of them", make)
     POLICY_NAMES[name] = make
     return make

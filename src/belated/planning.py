@@ -250,13 +250,13 @@ def plan_learning(
         for n, setting in enumerate(settings):
             regret[n, seed] = _regret(asked, setting, make(world), world, rounds, _FIRST + seed)
             progress(1)
-    kept = 1.0 - regret / (rounds * asked.reward_share * asked.lift)
+    achieved = 1.0 - regret / (rounds * asked.reward_share * asked.lift)
     per_round = asked.decisions / rounds
     cases = tuple(
         Case(
             setting.name,
-            Interval.of(kept[n]),
-            None if n == _PLANNED else Interval.of(kept[n] - kept[_PLANNED]),
+            Interval.of(achieved[n]),
+            None if n == _PLANNED else Interval.of(achieved[n] - achieved[_PLANNED]),
             float(regret[n].mean()) * per_round,
         )
         for n, setting in enumerate(settings)
@@ -546,8 +546,8 @@ class RoundsDelay:
 
 def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
     """Return a sorted sample of delays in seconds; infinite for rewards that never arrive."""
-    drawn = np.sort(delay.sample(count, np.random.default_rng(0)))
-    return np.where(drawn == NEVER, np.inf, drawn)
+    sample = np.sort(delay.sample(count, np.random.default_rng(0)))
+    return np.where(sample == NEVER, np.inf, sample)
 
 
 # --- read from a journal -------------------------------------------------------------------------
@@ -574,8 +574,8 @@ def seen_in(log: DecisionLog) -> dict[str, Any]:
     if span <= 0.0:
         message = f"the rate cannot be estimated from {len(table)} decisions: wait for more"
         raise NotEvaluable(f"{message}, or pass --rate, --delay and --reward-share")
-    held = table.select(table.in_group(_HOLDOUT))
-    base, group = (held, _HOLDOUT) if len(held) else (table, "all")
+    holdout = table.select(table.in_group(_HOLDOUT))
+    base, group = (holdout, _HOLDOUT) if len(holdout) else (table, "all")
     window = table.rewards.window_us
     seen = {
         "rate": (len(table) - 1) / span,

@@ -155,11 +155,11 @@ def _never(seen: Evidence) -> Words | None:
     if count < least:
         return None
     if seen.window is None:
-        which, remedy = "", ". If rewards take a long time, set a window, as in Explicit(window)"
+        clause, remedy = "", ". If rewards take a long time, set a window, as in Explicit(window)"
     else:
-        which, remedy = " whose window has ended", ""
+        clause, remedy = " whose window has ended", ""
     return (
-        f"none of {count:.0f} decisions{which} has a reward",
+        f"none of {count:.0f} decisions{clause} has a reward",
         f"report rewards with observe(decision.id, value){remedy}{_astray(seen)}",
     )
 
@@ -189,10 +189,10 @@ def outage(seen: Evidence) -> Words | None:
         return None
     start, length = seen.overview.outages[-1]
     count = len(seen.overview.outages)
-    others = f"; {count} gaps in all" if count > 1 else ""
+    total = f"; {count} gaps in all" if count > 1 else ""
     return (
         f"no reward arrived for {_time(length)} from {_day(start)}",
-        f"rewards are arriving again{others}",
+        f"rewards are arriving again{total}",
     )
 
 
@@ -233,17 +233,17 @@ def clock(seen: Evidence) -> Words | None:
     passed = seen.now - int(seen.made.min(initial=seen.now))
     if seen.rewards < SOME or passed > INSTANT * seen.window:
         return None
-    said = (
+    statement = (
         f"{seen.decisions} decisions and {seen.rewards} rewards arrived within {_time(passed)},"
         f" but the window is {_time(seen.window)}"
     )
     remedy = "In a test or a simulation, pass a clock with Bandit(clock=...) and advance it"
     if seen.conversions:
-        return said, (
+        return statement, (
             "slow conversions cannot be distinguished from those that never arrive."
             f" {remedy}, or choose a shorter window"
         )
-    return said, (
+    return statement, (
         "a missing reward counts only when its window ends, so until then every action looks good."
         f" Use rewards=ConversionsOnly(window). {remedy}"
     )
@@ -320,8 +320,8 @@ def _too_high(seen: Evidence, window: int) -> float:
     age = quantile(seen.delay[seen.rewarded], QUICK)
     old = seen.age >= age
     by_then = float((seen.rewarded & (seen.delay <= age))[old].mean()) if old.any() else 0.0
-    known = seen.rewarded | (seen.age >= window)
-    learned = float(seen.rewarded[known].mean()) if known.any() else 0.0
+    settled = seen.rewarded | (seen.age >= window)
+    learned = float(seen.rewarded[settled].mean()) if settled.any() else 0.0
     return QUICK * learned / by_then if by_then > 0.0 else 1.0
 
 
@@ -377,10 +377,10 @@ def intercept(seen: Evidence) -> Words | None:
     Rewards of 0 and 1 that are modeled as Gaussian always require an intercept. For other rewards,
     a score test determines whether a constant would explain much of the residual variance.
     """
-    which = seen.learned[seen.at]
+    mask = seen.learned[seen.at]
     if seen.defaults and seen.window is not None:  # younger outcomes are incomplete
-        which &= seen.age[seen.at] >= seen.window
-    here = np.flatnonzero(which)
+        mask &= seen.age[seen.at] >= seen.window
+    here = np.flatnonzero(mask)
     here = here[Evidence.spread(len(here), PLENTY + 4 * seen.rows.shape[1])]
     rows, y = seen.rows[here].astype(np.float64), seen.value[seen.at[here]]
     if len(y) < max(ENOUGH, 4 * rows.shape[1]) or (y == y[0]).all() or has_intercept(rows):
@@ -420,9 +420,9 @@ def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
     theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
     across = slope @ rows
-    left = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
+    information = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
     noise = np.mean(np.square(y - mean) / np.maximum(slope, 1e-12))
-    squared = np.square((y - mean).sum()) / max(left * noise, 1e-300)
+    squared = np.square((y - mean).sum()) / max(information * noise, 1e-300)
     return bool(squared > max(ERRORS**2, EXPLAINED * len(y)))
 
 
@@ -434,13 +434,13 @@ def calibration(seen: Evidence) -> Words | None:
     bias, error = seen.overview.bias
     if abs(bias) <= max(OFF, BIAS_ERRORS * error):
         return None
-    said = f"predictions are {1.0 + bias:.2g} times the observed rewards"
+    statement = f"predictions are {1.0 + bias:.2g} times the observed rewards"
     if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
-        return said, (
+        return statement, (
             "the model learns from rewards on arrival, but from missing rewards only after"
             f" {_time(seen.window)}. Use rewards=ConversionsOnly(window)"
         )
-    return said, (
+    return statement, (
         "rewards may have changed over time: set the policy's half_life, or add the features on"
         " which rewards depend"
     )
@@ -502,14 +502,14 @@ def duplicates(seen: Evidence) -> Words | None:
 
 
 def _care(kind: str) -> Find:
-    share, said, remedy = CARE[kind]
+    share, problem, remedy = CARE[kind]
 
     def find(seen: Evidence) -> Words | None:
         overview = seen.overview
         count, messages = overview.problems.get(kind, 0), overview.reward_messages
         if count < LEAST or count <= share * messages:
             return None
-        return f"{count / messages:.0%} of reward messages {said}", remedy
+        return f"{count / messages:.0%} of reward messages {problem}", remedy
 
     return find
 

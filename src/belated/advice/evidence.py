@@ -164,24 +164,24 @@ class Evidence:
     def dependence(self) -> DelayDependence | None:
         """Dependence of rewards on their delay, given the row; None if it cannot be tested."""
         arrived = self.rewarded[self.at]
-        rows, which = self.rows[arrived], self.at[arrived]
-        if len(which) < max(FIRST, 4 * rows.shape[1]):
+        rows, places = self.rows[arrived], self.at[arrived]
+        if len(places) < max(FIRST, 4 * rows.shape[1]):
             return None
-        age, strata = self.age[which], strata_of(self.made[which])
-        later, delay = np.empty(len(which)), np.minimum(self.delay[which], age)
+        age, strata = self.age[places], strata_of(self.made[places])
+        later, delay = np.empty(len(places)), np.minimum(self.delay[places], age)
         for stratum in range(STRATA):
             here = strata == stratum
             later[here] = excess(-age[here], -delay[here], np.ones(int(here.sum()), dtype=np.bool_))
-        table = np.column_stack([self.value[which], later])
+        table = np.column_stack([self.value[places], later])
         y, late = _given(rows.astype(np.float64), table, strata).T
         spread = math.sqrt(float(y @ y) * float(late @ late))
         # If a column is constant, only rounding errors may remain.
         if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
             return None
-        each = y * late
-        statistic = float(each.sum() / math.sqrt(float(each @ each)))
-        limit = limit_of(look_number(max(self.rewards, len(which))))
-        return DelayDependence(float(each.sum()) / spread, statistic, limit)
+        terms = y * late
+        statistic = float(terms.sum() / math.sqrt(float(terms @ terms)))
+        limit = limit_of(look_number(max(self.rewards, len(places))))
+        return DelayDependence(float(terms.sum()) / spread, statistic, limit)
 
 
 #: Probability that a bandit ever warns of dependence although delays do not depend on rewards.
@@ -232,13 +232,13 @@ def limit_of(look: int) -> float:
 
 def _given(rows: Matrix, table: Matrix, strata: NDArray[np.int64]) -> Matrix:
     """Regress a table's columns on the rows within strata; return the residuals."""
-    both = np.column_stack([rows, table])
+    stacked = np.column_stack([rows, table])
     for stratum in range(STRATA):
         here = strata == stratum
-        both[here] -= both[here].mean(axis=0)
-    rows, left = both[:, : rows.shape[1]], both[:, rows.shape[1] :]
+        stacked[here] -= stacked[here].mean(axis=0)
+    rows, target = stacked[:, : rows.shape[1]], stacked[:, rows.shape[1] :]
     gram = rows.T @ rows
     little = 1e-9 * gram.trace()
     if little == 0.0:  # all rows are the same
-        return left
-    return left - rows @ np.linalg.solve(gram + little * np.eye(len(gram)), rows.T @ left)
+        return target
+    return target - rows @ np.linalg.solve(gram + little * np.eye(len(gram)), rows.T @ target)

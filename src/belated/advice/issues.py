@@ -191,8 +191,8 @@ def issues_of(noticed: Mapping[str, Noticed]) -> list[Issue]:
         if seen.count <= 0:
             continue
         kind, _, field = name.partition(" ")
-        what = f"values of {field!r} {KINDS[kind].what}" if field else f"rewards {KINDS[kind].what}"
+        noun = f"values of {field!r} {KINDS[kind].what}" if field else f"rewards {KINDS[kind].what}"
         last = as_datetime(seen.last_us) if seen.last_us else None
-        issue = Issue(kind, seen.count, what, KINDS[kind].remedy, last, seen.example, field)
+        issue = Issue(kind, seen.count, noun, KINDS[kind].remedy, last, seen.example, field)
         issues.append(issue)
     return sorted(issues, key=lambda issue: (-issue.count, issue.name, issue.field))

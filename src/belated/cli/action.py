@@ -44,14 +44,14 @@ def run(options: argparse.Namespace) -> None:
         message = "list takes no action" if options.action else "the name of the action is missing"
         raise InvalidInput(f"{message}: see `belated action --help`", options.action)
     with controlled(options) as (bandit, journal, _):
-        known, now = declared(bandit.features), time.time_ns() // 1000
+        declared_actions, now = declared(bandit.features), time.time_ns() // 1000
         changes = journal.actions()
         if options.change == "list":
-            states = states_at(changes, now, known)
+            states = states_at(changes, now, declared_actions)
         else:
             event = action_change(
                 changes,
-                known,
+                declared_actions,
                 now,
                 change=options.change,
                 action=options.action,

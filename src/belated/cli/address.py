@@ -136,8 +136,8 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
     for bandit in bandits:
         if bandit.name == name:
             return store, [bandit]
-    known = _names(bandits)
-    raise InvalidInput(f"{store.place} has no bandit {name!r}; known bandits: {known}", name)
+    names = _names(bandits)
+    raise InvalidInput(f"{store.place} has no bandit {name!r}; known bandits: {names}", name)
 
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
@@ -236,13 +236,13 @@ def prepared(options: argparse.Namespace) -> Config:
 def controlled(options: argparse.Namespace) -> Iterator[tuple[Definition, Journal, Store]]:
     """Open the journal of the bandit named on the command line, in the service's store."""
     config = read(options.config)
-    known = {bandit.name: bandit for bandit in config.bandits}
-    if (name := options.bandit) not in known:
-        others = ", ".join(map(repr, known))
-        message = f"{options.config} has no bandit {name!r}; known bandits: {others}"
+    bandits = {bandit.name: bandit for bandit in config.bandits}
+    if (name := options.bandit) not in bandits:
+        names = ", ".join(map(repr, bandits))
+        message = f"{options.config} has no bandit {name!r}; known bandits: {names}"
         raise InvalidInput(message, name)
-    with config.store.journal(name, partitions=known[name].partitions) as journal:
-        yield known[name], journal, config.store
+    with config.store.journal(name, partitions=bandits[name].partitions) as journal:
+        yield bandits[name], journal, config.store
 
 
 def extras() -> list[Finding]:
@@ -264,11 +264,11 @@ def read(file: str) -> Config:
     try:
         return read_config(config_file(file))
     except InvalidConfig as error:
-        first, *others = error.mistakes
-        if not others:
+        first, *remaining = error.mistakes
+        if not remaining:
             raise
-        rest = f"and {len(others)} more: see `belated serve --check {file}`"
-        raise InvalidConfig([first, rest]) from None
+        summary = f"and {len(remaining)} more: see `belated serve --check {file}`"
+        raise InvalidConfig([first, summary]) from None
 
 
 # --- identity ------------------------------------------------------------------------------------

@@ -140,14 +140,14 @@ def _most_out(seen: NDArray[np.int64]) -> int:
 def _report(
     name: str, delay: DelayProcess, bounds: Bounds, file: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    known = not isinstance(delay, Conditional)
+    is_known = not isinstance(delay, Conditional)
     return {
         "delay": name,
         "file": file,
         "rounds": bounds.horizon,
         "delta": bounds.delta,
-        "law": _law(delay) if known else None,
-        "expected": float(expected_missing(delay, bounds.horizon)) if known else None,
+        "law": _law(delay) if is_known else None,
+        "expected": float(expected_missing(delay, bounds.horizon)) if is_known else None,
         "bounds": [asdict(row) | {"holds": row.holds} for row in _ordered(bounds)],
         "best": _ordered(bounds)[0].name,
         "plan": _whole(bounds.best_maximum),
@@ -210,9 +210,9 @@ def _text(report: dict[str, Any]) -> str:
         f"{percent(report['delta'])} of runs\n"
         f"{table(head, list(map(list, cells)), indent='  ')}\n  * lowest",
     ]
-    if others := rows[len(holding) :]:
+    if failing := rows[len(holding) :]:
         reasons: dict[str, list[str]] = {}
-        for row in others:
+        for row in failing:
             reasons.setdefault(row["why"], []).append(row["name"])
         lines = [wrapped(f"  {', '.join(names)}: {why}", "    ") for why, names in reasons.items()]
         blocks.append("\n".join(["bounds that do not hold", *lines]))
@@ -304,8 +304,8 @@ def read_delays(path: str, column: str | None = None) -> NDArray[np.int64]:
 
 
 def _column(name: str, lines: Iterable[str], column: str) -> Iterator[tuple[int, str]]:
-    rest, number = iter(lines), 1
-    first = next(rest, "")
+    remaining, number = iter(lines), 1
+    first = next(remaining, "")
     try:
         for divider in DIVIDERS:
             head = next(csv.reader([first], delimiter=divider), [])
@@ -314,7 +314,7 @@ def _column(name: str, lines: Iterable[str], column: str) -> Iterator[tuple[int,
         else:
             message = f"{name} has no column {column!r}; its header: {shortened(first.strip())}"
             raise InvalidInput(message, column)
-        reader = csv.reader(rest, delimiter=divider)
+        reader = csv.reader(remaining, delimiter=divider)
         for row in reader:
             number = 1 + reader.line_num
             if not row and len(head) > 1:  # skip empty lines
@@ -336,8 +336,8 @@ def _delay(name: str, number: int, cell: str) -> int:
     if math.isnan(delay):
         many = any(divider in cell for divider in DIVIDERS)
         hint = "; select a column with --column NAME" if many else ""
-        wanted = f"expected a number of rounds or NEVER{hint}"
-        _refuse(name, number, f"{shortened(cell)!r} is not a delay: {wanted}")
+        expectation = f"expected a number of rounds or NEVER{hint}"
+        _refuse(name, number, f"{shortened(cell)!r} is not a delay: {expectation}")
     if delay < 0.0:
         _refuse(name, number, f"{cell} is below 0: delays cannot be negative")
     return math.ceil(delay) if delay < NEVER else NEVER
@@ -398,8 +398,8 @@ def _words(report: dict[str, Any]) -> tuple[str, list[str]]:
     where = f"{report['delay']} over {several(report['rounds'], 'round')}"
     if file is not None:
         where = f"{several(file['delays'], 'delay')} of {where}"
-        if (other := file["plan_if_dependent"]) > report["plan"]:
-            about.append(f"or for {other:,}, if delays may not be independent")
+        if (dependent_plan := file["plan_if_dependent"]) > report["plan"]:
+            about.append(f"or for {dependent_plan:,}, if delays may not be independent")
     about.append(f"{where}; each bound fails in at most {percent(report['delta'])} of runs")
     title = f"Plan for at most {several(report['plan'], 'pending reward')}"
     return title, [line for text in about for line in lines_of(text, 100)]

@@ -199,8 +199,8 @@ def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
         if (whole := label(text, shown=len(text))) in seen:
             raise InvalidInput(f"{name} is given more than once", text)
         seen.add(whole)
-        others = sum(known == name or known.startswith(f"{name} #") for known in values)
-        values[f"{name} #{others + 1}" if others else name] = value  # shortened labels can be equal
+        copies = sum(key == name or key.startswith(f"{name} #") for key in values)
+        values[f"{name} #{copies + 1}" if copies else name] = value  # shortened labels can be equal
     return values
 
 

@@ -136,8 +136,13 @@ def _lift_lines(lift: Lift) -> list[Interval]:
     """Return the intervals of both groups and of their difference, for the figure."""
     wide = float(ndtri(0.5 + lift.level / 2))
     groups = [
-        Interval(one.name, one.value, one.value - wide * one.error, one.value + wide * one.error)
-        for one in (lift.bandit, lift.holdout)
+        Interval(
+            estimate.name,
+            estimate.value,
+            estimate.value - wide * estimate.error,
+            estimate.value + wide * estimate.error,
+        )
+        for estimate in (lift.bandit, lift.holdout)
     ]
     return [*groups, Interval("difference", lift.difference, lift.low, lift.high)]
 
@@ -150,11 +155,11 @@ def _lift_text(lift: Lift) -> str:
         always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*lift.confidence_sequence)
     rows = [(lift.estimand, f"{lift.difference:+.4g} ({lift.low:+.4g} to {lift.high:+.4g})")]
     for group in (lift.bandit, lift.holdout):
-        what = f"{group.value:.4g} ± {group.error:.2g}"
+        estimate = f"{group.value:.4g} ± {group.error:.2g}"
         name = group.name
         if name == "holdout" and lift.baseline is not None:
             name = f"holdout: {lift.baseline}"
-        rows.append((name, f"{what}, {group.rewards:,} of {group.decisions:,} rewarded"))
+        rows.append((name, f"{estimate}, {group.rewards:,} of {group.decisions:,} rewarded"))
     rows += [("relative", relative), ("at all times", always), ("p", f"{lift.p:.2g}")]
     return pairs(rows)
 
@@ -245,23 +250,23 @@ def _delays_text(report: dict[str, Any]) -> str:
         when = "not known" if curve[name] is None else f"after {lasting(curve[name])}"
         rows.append((f"{share} have arrived", when))
     if report["forecast"] is not None:
-        for one in report["forecast"]["expected"]:
+        for step in report["forecast"]["expected"]:
             when = "still to come"
-            if one["ahead"] is not None:
-                when = f"to come within {lasting(one['ahead'])}"
-            what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
-            rows.append((when, what))
+            if step["ahead"] is not None:
+                when = f"to come within {lasting(step['ahead'])}"
+            count = f"{step['mean']:,.0f} ({step['low']:,.0f} to {step['high']:,.0f})"
+            rows.append((when, count))
     if "forecast_refused" in report:
         rows.append(("no other forecast", report["forecast_refused"]))
     for on in ("action", "reward"):
         test = report[f"depends_on_{on}"]
-        said = "not known" if test is None else f"p = {test['p']:.2g}"
+        result = "not known" if test is None else f"p = {test['p']:.2g}"
         if test is not None and test["p"] < 0.01:
-            said += ", by " + ", ".join(
+            result += ", by " + ", ".join(
                 f"{name} {'+' if share > 0 else ''}{percent(share)}"
                 for name, share in list(test["sooner"].items())[:4]
             )
-        rows.append((f"depend on the {on}", said))
+        rows.append((f"depend on the {on}", result))
     return pairs(rows)
 
 

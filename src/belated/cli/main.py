@@ -105,8 +105,8 @@ def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
 
 def _add(to: Any, command: Any) -> None:
     name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` is a keyword
-    what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
-    parser = _parser(to, name, what, command.EXAMPLE)
+    summary = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
+    parser = _parser(to, name, summary, command.EXAMPLE)
     command.add_arguments(parser)
     parser.set_defaults(run=command.run)
 

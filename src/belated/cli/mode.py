@@ -26,7 +26,7 @@ _MEANING = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
-    meaning = "; ".join(f"{mode}: {what}" for mode, what in _MEANING.items())
+    meaning = "; ".join(f"{mode}: {effect}" for mode, effect in _MEANING.items())
     parser.add_argument(
         "mode",
         metavar="MODE",
@@ -54,5 +54,5 @@ def run(options: argparse.Namespace) -> None:
 
 def by_whom(event: ModeChanged | ModelChosen) -> str:
     """Describe who made a change and, if known, why."""
-    by = f"; by {event.actor}" if event.actor else ""
-    return f"{by}; reason: {event.reason}" if event.reason else by
+    author = f"; by {event.actor}" if event.actor else ""
+    return f"{author}; reason: {event.reason}" if event.reason else author

@@ -52,10 +52,10 @@ def run(options: argparse.Namespace) -> None:
             options.bandit, (0, None)
         )
         models = models_in(coordination, chosen)
-    which = "the latest model"
+    description = "the latest model"
     if chosen is not None and chosen.model:
-        which = f"{chosen.version} since {moment(chosen.at_us)}{by_whom(chosen)}"
-    print(f"{options.bandit} decides with {which}")
+        description = f"{chosen.version} since {moment(chosen.at_us)}{by_whom(chosen)}"
+    print(f"{options.bandit} decides with {description}")
     if models:
         rows = [
             [

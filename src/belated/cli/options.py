@@ -87,8 +87,8 @@ def add_expression(
     Returns:
         The option group, to which the alternative option ``instead`` can be added.
     """
-    known = wrapped(f"  {about}, such as {kind.example}; known: {kind.known}", indent="  ")
-    group = parser.add_argument_group(kind.noun, known.lstrip().replace("\n  ", "\n"))
+    description = wrapped(f"  {about}, such as {kind.example}; known: {kind.known}", indent="  ")
+    group = parser.add_argument_group(kind.noun, description.lstrip().replace("\n  ", "\n"))
     group.add_argument(
         f"--{kind.noun}",
         required=not (default or instead),
@@ -151,8 +151,8 @@ def semantics(
         options: the options of the command.
         configured: the settings in the journal; None if there are none.
     """
-    given = options.window, options.default, options.retention, options.reduce, options.bounds
-    if configured is not None and all(option is None for option in given):
+    values = options.window, options.default, options.retention, options.reduce, options.bounds
+    if configured is not None and all(option is None for option in values):
         return semantics_of(configured.settings)
     reduce: Reduce = options.reduce or "latest"
     bounds = None if options.bounds is None else tuple(options.bounds)

@@ -65,10 +65,10 @@ def run(options: argparse.Namespace) -> None:
 
     load_modules(options.module)
     policy = as_policy(options.policy)
-    asked = _asked(options)
-    with Progress("simulated", runs_of(asked, options.seeds, options.rounds)) as progress:
+    query = _asked(options)
+    with Progress("simulated", runs_of(query, options.seeds, options.rounds)) as progress:
         plan = plan_learning(
-            asked,
+            query,
             policy=policy,
             policy_name=options.policy,
             seeds=options.seeds,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
 def _asked(options: argparse.Namespace) -> Learning:
     from belated.planning import Learning, seen_in
 
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "rate": options.rate,
         "delay": None if options.delay is None else _delay(options.delay),
         "reward_share": options.reward_share,
@@ -92,14 +92,16 @@ def _asked(options: argparse.Namespace) -> Learning:
     if options.journal is not None:
         with log_at(options.journal) as log:
             seen = seen_in(log)
-        given = {name: seen.get(name) if value is None else value for name, value in given.items()}
+        fields = {
+            name: seen.get(name) if value is None else value for name, value in fields.items()
+        }
     for name, example in (("delay", "2d"), ("rate", "1000/d")):
-        if given[name] is None:
+        if fields[name] is None:
             message = f"--{name} is required, for example --{name} {example};"
             raise InvalidInput(f"{message} alternatively, pass --journal to measure it", None)
-    given = {name: value for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in fields.items() if value is not None}
     period = options.period.total_seconds()
-    return Learning(**given, lift=options.lift, period=period, dim=options.dim)
+    return Learning(**fields, lift=options.lift, period=period, dim=options.dim)
 
 
 def _delay(text: str) -> SecondsDelay:
@@ -140,14 +142,14 @@ def _text(plan: LearningPlan) -> str:
 
 
 def _head(plan: LearningPlan) -> list[str]:
-    asked = plan.asked
-    each = plan.decisions_a_round
-    per_round = f", each for {each:,.3g} decisions" if each > 1.05 else ""
+    query = plan.asked
+    decisions = plan.decisions_a_round
+    per_round = f", each for {decisions:,.3g} decisions" if decisions > 1.05 else ""
     planned = (
-        f"planned: {_rate(asked.rate)} for {lasting(asked.period)}, "
-        f"{several(asked.actions, 'action')}, {several(asked.dim, 'feature')}; "
-        f"{percent(asked.reward_share)} rewards with random choices, {percent(asked.lift)} more "
-        f"with the best ones; {asked.rewards}, window {lasting(asked.window)}"
+        f"planned: {_rate(query.rate)} for {lasting(query.period)}, "
+        f"{several(query.actions, 'action')}, {several(query.dim, 'feature')}; "
+        f"{percent(query.reward_share)} rewards with random choices, {percent(query.lift)} more "
+        f"with the best ones; {query.rewards}, window {lasting(query.window)}"
     )
     simulated = (
         f"simulated: {plan.policy}, {several(plan.seeds, 'problem')} of "
@@ -157,7 +159,7 @@ def _head(plan: LearningPlan) -> list[str]:
 
 
 def _cases(plan: LearningPlan) -> list[str]:
-    asked = plan.asked
+    query = plan.asked
     rows = [
         [
             case.name,
@@ -171,7 +173,7 @@ def _cases(plan: LearningPlan) -> list[str]:
     head = ["", ">kept", ">", ">vs. the plan", ">rewards lost"]
     notes = [
         f"The bandit achieves {percent(round(plan.cases[1].kept.mean, 2))} of the possible "
-        f"{percent(asked.lift)} gain. {_cost_of_delay(plan)}"
+        f"{percent(query.lift)} gain. {_cost_of_delay(plan)}"
     ]
     if plan.decisions_a_round > 1.05:
         notes.append(
@@ -179,7 +181,7 @@ def _cases(plan: LearningPlan) -> list[str]:
             "decisions, and loses less. To see this, increase --rounds."
         )
     return [
-        f"how much of the {percent(asked.lift)} gain is achieved, over the whole period",
+        f"how much of the {percent(query.lift)} gain is achieved, over the whole period",
         table(head, rows, indent="  "),
         *map(wrapped, notes),
     ]
@@ -197,7 +199,7 @@ def _cost_of_delay(plan: LearningPlan) -> str:
 
 
 def _holdouts(plan: LearningPlan) -> list[str]:
-    asked = plan.asked
+    query = plan.asked
     rows = [
         [percent(times.share), _wait(times.seconds), _wait(times.seconds_sequential), _cost(times)]
         for times in plan.holdouts
@@ -206,16 +208,16 @@ def _holdouts(plan: LearningPlan) -> list[str]:
     if plan.take is not None:
         advice = (
             f"Hold out {percent(plan.take.share)}: the smallest of these shares that detects the "
-            f"lift within {lasting(asked.period)}. Compare with `belated evaluate ADDRESS "
-            f"--lift --limit {format_duration(round(1e6 * asked.window))}`."
+            f"lift within {lasting(query.period)}. Compare with `belated evaluate ADDRESS "
+            f"--lift --limit {format_duration(round(1e6 * query.window))}`."
         )
     else:
         advice = (
-            f"None of these shares detects it within {lasting(asked.period)}: plan for a longer "
+            f"None of these shares detects it within {lasting(query.period)}: plan for a longer "
             "period, or for a larger lift."
         )
     return [
-        f"time until a lift of {percent(asked.lift)} is detected, with a probability of 80%",
+        f"time until a lift of {percent(query.lift)} is detected, with a probability of 80%",
         table(head, rows, indent="  "),
         wrapped(advice),
     ]

@@ -17,11 +17,11 @@ EXAMPLE = 'belated schema | psql "$DATABASE_URL"'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    what = parser.add_mutually_exclusive_group()
+    group = parser.add_mutually_exclusive_group()
     about = "version of the existing tables; print only the migrations from this version"
-    add_option(what, "--from", about, int, dest="version", metavar="VERSION")
+    add_option(group, "--from", about, int, dest="version", metavar="VERSION")
     about = "create or migrate the tables of the store in this config file, and print nothing"
-    add_option(what, "--apply", about, metavar="CONFIG")
+    add_option(group, "--apply", about, metavar="CONFIG")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -139,8 +139,8 @@ class Progress(AbstractContextManager["Progress"]):
             share = ""
             if self._total:
                 share = f" of {self._total:,} ({self._done / self._total:.0%})"
-                left = (now - self._start) * (self._total - self._done) / max(self._done, 1)
-                share += f", {lasting(left)} left"
+                remaining = (now - self._start) * (self._total - self._done) / max(self._done, 1)
+                share += f", {lasting(remaining)} left"
             line = f"\r{self._verb} {self._done:,}{share}\x1b[K"  # clear the rest of the line
             print(line, end="", file=sys.stderr, flush=True)
 

@@ -41,22 +41,22 @@ def run(options: argparse.Namespace) -> None:
         raise InvalidInput(message)
     with compiling_alone():
         compiled = _compile()
-    done = f"{several(compiled, 'kernel')} compiled, {len(NAMES) - compiled} cached"
-    print(f"{done} in {folder}")
+    summary = f"{several(compiled, 'kernel')} compiled, {len(NAMES) - compiled} cached"
+    print(f"{summary} in {folder}")
 
 
 def _compile() -> int:
     """Compile the kernels that are not cached, and return the number of kernels compiled."""
     shows, start = sys.stderr.isatty(), time.monotonic()
-    done = compiled = 0
+    completed = compiled = 0
     for name in NAMES:
         began = time.monotonic()
         if shows:
-            left = (began - start) * (100 - done) / done if done else 0.0
-            rest = f", {lasting(left)} left" if left else ""
-            print(f"\rcompiling {name}{rest}\x1b[K", end="", file=sys.stderr, flush=True)
+            seconds = (began - start) * (100 - completed) / completed if completed else 0.0
+            time_left = f", {lasting(seconds)} left" if seconds else ""
+            print(f"\rcompiling {name}{time_left}\x1b[K", end="", file=sys.stderr, flush=True)
         compile_kernel(name)
-        done += SHARES.get(name, SHARE)
+        completed += SHARES.get(name, SHARE)
         compiled += not was_cached(name)
         if not shows:
             took = lasting(time.monotonic() - began)

@@ -86,13 +86,13 @@ class _Calls:
     ) -> None:
         from belated.client.transport import Transport  # needs httpx
 
-        sent = {} if headers is None else dict(headers)
+        all_headers = {} if headers is None else dict(headers)
         if key is not None:
-            sent["authorization"] = f"Bearer {check_key(key)}"
+            all_headers["authorization"] = f"Bearer {check_key(key)}"
         self.bandit = check_id(bandit, "the bandit's name")
         self._base = f"v1/{quoted(bandit)}"
         self._transport = Transport.to(
-            url, blocking=self._blocks, timeout=timeout, headers=sent, retries=retries
+            url, blocking=self._blocks, timeout=timeout, headers=all_headers, retries=retries
         )
         # The slot for new ids, from the last response. Decisions whose ids share a partition can be
         # committed together.
@@ -110,8 +110,8 @@ class _Calls:
     async def _change_action(
         self, change: Change, action: int | str, reason: str, *times: Moment | None
     ) -> ActionState:
-        sent = [None if at is None else event_time(at) for at in times]
-        body = ActionBody(str(action), change, reason, *sent)
+        stamps = [None if at is None else event_time(at) for at in times]
+        body = ActionBody(str(action), change, reason, *stamps)
         return await self._call("PUT", "actions", body, ActionState)
 
     async def _call(
@@ -154,9 +154,9 @@ class _Calls:
         """Decide without the service, and queue the decision to be reported later."""
         level = 5 if self._blocks else 3  # the caller of `decide`
         warnings.warn(f"{error}: used the fallback {action!r}", FallbackWarning, stacklevel=level)
-        at, again = event_time(None), sent_again(request)
+        at, retry = event_time(None), sent_again(request)
         self._unreported.append(
-            msgspec.structs.replace(again, sticky=None, fallback=Fallback(action, at))
+            msgspec.structs.replace(retry, sticky=None, fallback=Fallback(action, at))
         )
         place = place_of(action, request)
         return Decided(request.id or "", action, place, 1.0, math.nan, 0, at, fallback=True)
@@ -245,9 +245,9 @@ class AsyncClient(_Calls):
         request = decision_request(
             context, actions, rows, id, activated, self._slot, subject, sticky
         )
-        again, action = sent_again(request), self._fallback_of(fallback, [request])
+        retry, action = sent_again(request), self._fallback_of(fallback, [request])
         try:
-            response = await self._call("POST", "decisions", request, Decided, again=again)
+            response = await self._call("POST", "decisions", request, Decided, again=retry)
         except ServiceUnavailable as error:
             if action is None:
                 raise
@@ -289,11 +289,11 @@ class AsyncClient(_Calls):
         requests = decision_requests(contexts, actions, rows, ids, subjects, activated, self._slot)
         action = self._fallback_of(fallback, requests)
         for batch in batches(requests):
-            again = DecisionRequests(list(map(sent_again, batch)))
+            retry = DecisionRequests(list(map(sent_again, batch)))
             body = DecisionRequests(batch)
             try:
                 response = await self._call(
-                    "POST", "decisions/batch", body, ManyDecided, again=again
+                    "POST", "decisions/batch", body, ManyDecided, again=retry
                 )
             except ServiceUnavailable as error:
                 if action is None:

@@ -225,7 +225,7 @@ def check_partitions(partitions: Any) -> int:
 
 def _refill() -> str:
     """Draw the random parts of many ids; return the first and store the others."""
-    drawn = int.from_bytes(os.urandom(10 * _BLOCK)) & _RANDOM_BITS | _FIXED_BITS
-    first, *others = drawn.to_bytes(10 * _BLOCK).hex(" ", 10).split()
-    _tails.extend(others)
+    bits = int.from_bytes(os.urandom(10 * _BLOCK)) & _RANDOM_BITS | _FIXED_BITS
+    first, *tails = bits.to_bytes(10 * _BLOCK).hex(" ", 10).split()
+    _tails.extend(tails)
     return first

@@ -39,10 +39,10 @@ def as_row(x: Any, dim: int) -> Row:
     Traceback (most recent call last):
     belated.exceptions.InvalidInput: x[1] is nan: a row must hold finite numbers of at most 1e+08
     """
-    given = as_numbers(x, "x")
-    if given.shape != (dim,):
-        raise InvalidInput(f"`x` must be a row of {dim} numbers, got shape {given.shape}", x)
-    return _bounded(given, "x")
+    row = as_numbers(x, "x")
+    if row.shape != (dim,):
+        raise InvalidInput(f"`x` must be a row of {dim} numbers, got shape {row.shape}", x)
+    return _bounded(row, "x")
 
 
 def as_rows(rows: Any, dim: int) -> Row:
@@ -51,10 +51,10 @@ def as_rows(rows: Any, dim: int) -> Row:
     >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
     (2, 2)
     """
-    given = as_numbers(rows, "rows")
-    if given.ndim != 2 or given.shape[1] != dim:
-        raise InvalidInput(_wrong_shape(given.shape, dim), rows)
-    return _bounded(given, "rows")
+    table = as_numbers(rows, "rows")
+    if table.ndim != 2 or table.shape[1] != dim:
+        raise InvalidInput(_wrong_shape(table.shape, dim), rows)
+    return _bounded(table, "rows")
 
 
 def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
@@ -132,8 +132,8 @@ def check_made(
         raise InvalidInput(message, value)
     if not hasattr(value, needs):
         if isinstance(value, str):  # suggest Gaussian() for "gaussian"
-            known = {call.partition("(")[0].lower(): call for call in names}
-            example = known.get(value.lower(), example)
+            calls = {call.partition("(")[0].lower(): call for call in names}
+            example = calls.get(value.lower(), example)
         raise InvalidInput(f"`{name}` is {value!r}: pass {example}", value)
 
 

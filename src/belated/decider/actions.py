@@ -169,8 +169,8 @@ def action_change(
     if isinstance(action, bool) or not isinstance(action, int | str) or action == "":
         raise must_be("action", "the name of an action", action)
     name = str(action)
-    if declared is not None and name not in (known := [*map(str, declared)]):
-        raise InvalidInput(f"unknown action {name!r}; known actions: {', '.join(known)}", action)
+    if declared is not None and name not in (names := [*map(str, declared)]):
+        raise InvalidInput(f"unknown action {name!r}; known actions: {', '.join(names)}", action)
     if (change == "resume" and start is not None) or (change != "pause" and until is not None):
         message = "only a pause can have a start and an end: omit `start` and `until`"
         raise InvalidInput(message, start or until)

@@ -133,19 +133,19 @@ def _reward(item: Any) -> BatchReward:
     if isinstance(item, Mapping):
         unknown = next((key for key in item if key not in BatchReward._fields), None)
         if unknown is not None:
-            known = ", ".join(BatchReward._fields)
-            message = f"a reward has the unknown key {shown(unknown)}; known keys: {known}"
+            keys = ", ".join(BatchReward._fields)
+            message = f"a reward has the unknown key {shown(unknown)}; known keys: {keys}"
             raise InvalidInput(f"{message}. Remove other keys", unknown)
         missing = next((key for key in ("id", "value") if item.get(key) is None), None)
         if missing is not None:
             message = f"a reward has no {missing}: {shown(item)}; pass both id and value"
             raise InvalidInput(message, item)
-        given = {key: value for key, value in item.items() if value is not None}
-        revision = given.get("revision")
+        fields = {key: value for key, value in item.items() if value is not None}
+        revision = fields.get("revision")
         # pandas stores integer columns with missing values as float.
         if isinstance(revision, float) and revision.is_integer():
-            given["revision"] = int(revision)
-        return BatchReward(**given)
+            fields["revision"] = int(revision)
+        return BatchReward(**fields)
     if isinstance(item, tuple | list) and len(item) == 2:
         return BatchReward(*item)
     needed = "an (id, value) pair, or a mapping with the keys id and value"

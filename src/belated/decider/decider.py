@@ -366,8 +366,8 @@ class Decider:
                 source = "fallback"
                 choices = self._choose_baseline(self._baseline, requests, table, rng)
                 counts = counts and requests[0].activated and self._count(choices[0], table)
-        made = self._decide(requests, table, choices, source, now, counts and hold, hold)
-        return Made(made, self._keep(requests, table, choices, made))
+        decisions = self._decide(requests, table, choices, source, now, counts and hold, hold)
+        return Made(decisions, self._keep(requests, table, choices, decisions))
 
     def record(self, request: ParsedRequest, table: Row) -> Made:
         """Record a decision that the caller made because the service was unavailable.
@@ -383,8 +383,8 @@ class Decider:
         choices = [Choice(index, 1.0, *self._predict(table[index].astype(np.float64)))]
         counts = self.mode == "learn" and self.chosen is None and request.activated
         counts = counts and self._count(choices[0], table)
-        made = self._decide([request], table, choices, "fallback", at, counts, hold=True)
-        return Made(made, self._keep([request], table, choices, made))
+        decisions = self._decide([request], table, choices, "fallback", at, counts, hold=True)
+        return Made(decisions, self._keep([request], table, choices, decisions))
 
     def score(
         self, request: ParsedRequest, table: Row, *, now: int, rng: np.random.Generator
@@ -523,15 +523,15 @@ class Decider:
         hold: bool,
     ) -> Made:
         """Choose for each request separately, so that the policy decides wherever it can."""
-        made, start = Made([], {}), 0
+        result, start = Made([], {}), 0
         for n, request in enumerate(requests):
             end = start + request.n_rows
             single = self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
-            made.decisions.extend(single.decisions)
+            result.decisions.extend(single.decisions)
             if single.requests:
-                made.requests[n] = single.requests[0]
+                result.requests[n] = single.requests[0]
             start = end
-        return made
+        return result
 
     def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
         return "", None  # without a holdout there are no groups
@@ -568,7 +568,7 @@ class Decider:
         counted: bool,
         hold: bool,
     ) -> list[Decision]:
-        start, made, version = 0, [], self._source.version
+        start, decisions, version = 0, [], self._source.version
         rivals = self._source.model.rivals
         for request, choice in zip(requests, choices, strict=True):
             index, id = choice.index, request.id
@@ -594,11 +594,11 @@ class Decider:
                 decision = replace(decision, means=self.model.means_of(decision.x, choice.mean))
             if hold:
                 self._hold(decision, choice.weight, counted and request.activated, NOT_DURABLE)
-            made.append(decision)
+            decisions.append(decision)
             start += request.n_rows
         if hold:
             self.unapplied.compact()
-        return made
+        return decisions
 
     def _id_for(self, request: ParsedRequest, now: int) -> str:
         """Return a new id; if there is a subject, the id is in the subject's partition."""
@@ -683,23 +683,23 @@ class HoldoutDecider(Decider):
             for request in requests
         ]
         units = [request.unit or request.id or "" for request in named]
-        held = np.array([self.holdout.contains(unit) for unit in units])
-        if not held.any():
+        in_holdout = np.array([self.holdout.contains(unit) for unit in units])
+        if not in_holdout.any():
             return super().choose(named, table, now=now, rng=rng, hold=hold)
-        line = np.repeat(held, [request.n_rows for request in named])
+        line = np.repeat(in_holdout, [request.n_rows for request in named])
         decisions: dict[int, Decision] = {}
         stored: dict[int, bytes] = {}
         for is_held in (False, True):
-            places = np.flatnonzero(held == is_held).tolist()
+            places = np.flatnonzero(in_holdout == is_held).tolist()
             if not places:
                 continue
             group, rows = [named[n] for n in places], table[line == is_held]
             if is_held:
-                made = self._choose_held(group, rows, now, rng, hold)
+                result = self._choose_held(group, rows, now, rng, hold)
             else:
-                made = super().choose(group, rows, now=now, rng=rng, hold=hold)
-            decisions |= dict(zip(places, made.decisions, strict=True))
-            stored |= {places[n]: data for n, data in made.requests.items()}
+                result = super().choose(group, rows, now=now, rng=rng, hold=hold)
+            decisions |= dict(zip(places, result.decisions, strict=True))
+            stored |= {places[n]: data for n, data in result.requests.items()}
         return Made([decisions[n] for n in range(len(named))], stored)
 
     def _choose_held(
@@ -718,9 +718,9 @@ class HoldoutDecider(Decider):
             if counts and request.activated:
                 counts = self._count(choice, rows)
             start += request.n_rows
-        made = self._decide(requests, table, choices, "holdout", now, counts, hold)
+        decisions = self._decide(requests, table, choices, "holdout", now, counts, hold)
         self._by_policy.clear()
-        return Made(made, self._keep(requests, table, choices, made))
+        return Made(decisions, self._keep(requests, table, choices, decisions))
 
     def _policy_share(self, rows: Row, index: int, rng: np.random.Generator) -> float | None:
         """Return the probability with which the policy would choose a row; None if unknown."""
@@ -742,9 +742,9 @@ class HoldoutDecider(Decider):
     def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
         if source == "baseline" or request.fallback is not None:
             return "", None
-        held = source == "holdout"
-        by_policy = self._by_policy.get(request.id) if held else choice.propensity
+        is_holdout = source == "holdout"
+        by_policy = self._by_policy.get(request.id) if is_holdout else choice.propensity
         if by_policy is None:
             return HELD, None
         share = self.holdout.baseline_share(choice.index, request.actions, request.n_rows)
-        return HELD if held else BANDIT, self.holdout.overall(share, by_policy)
+        return HELD if is_holdout else BANDIT, self.holdout.overall(share, by_policy)

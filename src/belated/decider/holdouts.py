@@ -42,12 +42,12 @@ class Holdout:
         if not number or not 0.0 < self.share < 1.0:
             raise must_be("share", "a number between 0 and 1, such as 0.05", self.share)
         if type(self.baseline) not in (int, str) or self.baseline == "":
-            given = "missing" if self.baseline == "" else repr(self.baseline)
-            message = f"`baseline` is {given}: pass 'first', 'uniform' or the name of the action"
+            value = "missing" if self.baseline == "" else repr(self.baseline)
+            message = f"`baseline` is {value}: pass 'first', 'uniform' or the name of the action"
             raise InvalidInput(f"{message} to show without a bandit", self.baseline)
-        by: Any = self.by
-        if by is not None and not isinstance(by, str):
-            raise must_be("by", "the name of a context field", by)
+        field: Any = self.by
+        if field is not None and not isinstance(field, str):
+            raise must_be("by", "the name of a context field", field)
 
     def contains(self, unit: str) -> bool:
         """Return whether an id or unit is in the holdout; all processes get the same result."""

@@ -76,9 +76,11 @@ def model_choice(
         return ModelChosen(now, version, latest.write(), reason, actor)
     data = coordination.kept_model(version)
     if data is None:
-        known = [str(model.version) for model in models_in(coordination, None)]
+        versions = [str(model.version) for model in models_in(coordination, None)]
         message = f"there is no model version {version}"
-        raise InvalidInput(f"{message}; known versions: {', '.join([*known, 'latest'])}", version)
+        raise InvalidInput(
+            f"{message}; known versions: {', '.join([*versions, 'latest'])}", version
+        )
     if latest is not None and PublishedModel.read(data).features != latest.features:
         message = f"model version {version} was trained with different features"
         raise InvalidInput(

@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 def takes_context(decide: Callable[P, T]) -> Callable[P, T]:
     """Make ``decide`` raise InvalidInput for unknown keyword arguments (often context fields)."""
-    known = set(inspect.signature(decide).parameters)
+    parameters = set(inspect.signature(decide).parameters)
 
     @wraps(decide)
     def checked(*arguments: P.args, **named: P.kwargs) -> T:
-        for name in named.keys() - known:
+        for name in named.keys() - parameters:
             message = f"decide() has no argument {name!r}: if it is a context field, pass"
             raise InvalidInput(f"{message} decide({{{name!r}: {named[name]!r}}})", name)
         return decide(*arguments, **named)

@@ -453,8 +453,10 @@ class RewardDependent(Conditional):
 
     def params(self) -> Parameters:
         """Return the bound if both distributions are bounded."""
-        zero, one = self.zero_law.params().bound, self.one_law.params().bound
-        return Parameters(bound=None if zero is None or one is None else max(zero, one))
+        zero_bound, one_bound = self.zero_law.params().bound, self.one_law.params().bound
+        return Parameters(
+            bound=None if zero_bound is None or one_bound is None else max(zero_bound, one_bound)
+        )
 
 
 @dataclass(frozen=True)

@@ -62,16 +62,16 @@ def archive_journal(
         message = f"{journal.bandit} has no retention, so its decisions accept rewards forever"
         raise InvalidInput(f"{message} and are never final: set a retention first", retention)
     archive.check(journal.partitions)
-    written = []
+    archived = []
     for partition in range(journal.partitions):
         _check_trimmed(journal, archive, partition, retention)
         ledger = ledger_of(rewards, retention, support, Undone.of(journal.undone(partition)))
         days = _Days(journal, archive, partition, PartitionReader(ledger, {}, {}), retention)
         for page in pages(journal, partition):
             for day in days.take(page):
-                written.append(archive.write(day))
+                archived.append(archive.write(day))
             step(len(page))
-    return written
+    return archived
 
 
 def forgettable(archive: Archive, partition: int, retention: int) -> int:
@@ -175,10 +175,10 @@ class _Days:
         day, _ = self._days.pop(0), self._starts.pop(0)
         stop = self._starts[0] if self._starts else self._first + len(self._rows)
         count = stop - self._first
-        others = self._others.pop(day, [])
+        other_records = self._others.pop(day, [])
         for key, records in [*self._early.items()]:  # their decisions can no longer arrive
             if records[0].recorded < end:
-                others += records
+                other_records += records
                 del self._early[key]
         columns = self._reader.columns(self._partition, self._first, stop)
         table = self._reader.table(columns, self._ledger.watermark, self._retention)
@@ -188,7 +188,7 @@ class _Days:
             day=day,
             columns=arrow_columns(table),
             decisions=self._archived_of(table),
-            others=sorted(others),
+            others=sorted(other_records),
         )
         del self._rows[:count], self._decisions[:count]
         self._first = stop

@@ -34,8 +34,8 @@ def column_of(frame: Any, name: str, argument: str) -> Any:
     """
     names = names_of(frame)
     if name not in names:
-        known = ", ".join(map(repr, names))
-        message = f"`{argument}` is {name!r}, but the data frame has only the columns {known}"
+        columns = ", ".join(map(repr, names))
+        message = f"`{argument}` is {name!r}, but the data frame has only the columns {columns}"
         raise InvalidInput(f"{message}: set `{argument}` to the name of a column", name)
     return frame[name]
 

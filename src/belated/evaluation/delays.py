@@ -154,8 +154,8 @@ def curve_steps(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
     times, counts = np.unique(delay[arrived], return_counts=True)
     rises = counts.astype(np.float64)
     if not table.conversions:
-        left = np.sort(np.where(arrived, delay, age))
-        return times, rises, (len(left) - np.searchsorted(left, times)).astype(np.float64)
+        ends = np.sort(np.where(arrived, delay, age))
+        return times, rises, (len(ends) - np.searchsorted(ends, times)).astype(np.float64)
     ages = np.sort(age[arrived])
     at_risk = np.cumsum(rises) - np.searchsorted(ages, times, side="left")
     used = (at_risk > rises) | (np.arange(len(times)) == 0)

@@ -105,10 +105,10 @@ def forecast(
     missing, counts = draw(table, limits, rng)
     tail = (1.0 - level) / 2
     expected = []
-    for step, (drawn, fewest, most) in zip(steps, counts, strict=True):
+    for step, (draws, fewest, most) in zip(steps, counts, strict=True):
         low = np.quantile(fewest, tail, method="inverted_cdf")
         high = np.quantile(most, 1.0 - tail, method="inverted_cdf")
-        expected.append(Expected(step, float(drawn.mean()), float(low), float(high)))
+        expected.append(Expected(step, float(draws.mean()), float(low), float(high)))
     return Forecast(missing, level, tuple(expected))
 
 
@@ -125,8 +125,8 @@ def _cells(table: DecisionTable) -> tuple[Vector, Vector, Vector]:
 
 def _drawn_logs(rises: Vector, at_risk: Vector, rng: np.random.Generator) -> Matrix:
     """Sample log(1 - hazard) for each cell; the hazard is about 1 if all decisions have rewards."""
-    others = np.maximum(at_risk - rises, 1e-9)
-    hazards = rng.beta(rises, others, size=(DRAWS, len(rises)))
+    failures = np.maximum(at_risk - rises, 1e-9)
+    hazards = rng.beta(rises, failures, size=(DRAWS, len(rises)))
     logs: Matrix = np.log1p(-np.minimum(hazards, 1.0 - 1e-12))
     return logs
 
@@ -161,19 +161,21 @@ def _outcomes(
 
     def log_left(age: Vector) -> Matrix:
         within = logs[:, np.searchsorted(times, age, side="right")]
-        left: Matrix = within - rate[:, None] * np.maximum(age - last, 0.0)
-        return left
+        log_share: Matrix = within - rate[:, None] * np.maximum(age - last, 0.0)
+        return log_share
 
     typical, cell = _grouped(ages)
     waiting = np.bincount(cell)
     now, counts = log_left(typical), []
     for span in ahead:
         until = _until(typical, span, end, waiting, last)
-        left = np.exp(log_left(until) - now) if np.isfinite(until).all() else np.zeros(now.shape)
+        remaining = (
+            np.exp(log_left(until) - now) if np.isfinite(until).all() else np.zeros(now.shape)
+        )
         beyond = (until > last) & np.isfinite(until)
         seen = np.exp(log_left(np.maximum(np.minimum(until, last), typical)) - now)
-        cases = left, np.where(beyond, seen, left), np.where(beyond, 0.0, left)
-        counts.append(np.array([rng.binomial(waiting, 1.0 - one).sum(axis=1) for one in cases]))
+        cases = remaining, np.where(beyond, seen, remaining), np.where(beyond, 0.0, remaining)
+        counts.append(np.array([rng.binomial(waiting, 1.0 - share).sum(axis=1) for share in cases]))
     return len(ages), counts
 
 

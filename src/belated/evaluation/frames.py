@@ -135,16 +135,16 @@ class Log(DecisionLog):
         def read(argument: str, column: str) -> Any:
             return column_of(frame, column, argument)
 
-        made = times(read("decided_at", decided_at), decided_at)
+        decided = times(read("decided_at", decided_at), decided_at)
         value = numbers(read("reward", reward), reward)
-        _refuse(made == NEVER, decided_at, "is null: remove the row, or set its time")
-        if not len(made):
+        _refuse(decided == NEVER, decided_at, "is null: remove the row, or set its time")
+        if not len(decided):
             raise InvalidInput("the data frame is empty: pass one row per decision", frame)
-        as_microseconds(int(made.min()), decided_at)  # rejects other units, such as seconds
-        arrived = _times_of_rewards(frame, rewarded_at, made, value)
-        now = int(max(made.max(), arrived.max()))
+        as_microseconds(int(decided.min()), decided_at)  # rejects other units, such as seconds
+        arrived = _times_of_rewards(frame, rewarded_at, decided, value)
+        now = int(max(decided.max(), arrived.max()))
         now = now if as_of is None else as_microseconds(as_of, "as_of")
-        if now < made.min():
+        if now < decided.min():
             raise InvalidInput("`as_of` is before the first decision: pass a later time", as_of)
         chosen = values(read("action", action))
         if actions is None:
@@ -158,10 +158,10 @@ class Log(DecisionLog):
         check_default(rewards, family.support)
         low, high = rewards.range(family.support)
         _refuse((value < low) | (value > high), reward, f"is outside {low:g} to {high:g}")
-        lines = np.argsort(made, kind="stable")
-        lines = lines[made[lines] <= now]
+        lines = np.argsort(decided, kind="stable")
+        lines = lines[decided[lines] <= now]
         index, propensities = index[lines], propensities[lines]
-        ids = [f"line-{n}" for n in range(len(made))]
+        ids = [f"line-{n}" for n in range(len(decided))]
         if id is not None:
             ids = [check_id(text) for text in values(read("id", id))]
             if len({*ids}) < len(ids):
@@ -172,7 +172,7 @@ class Log(DecisionLog):
         if predicted is not None:
             mean = numbers(read("predicted", predicted), predicted)[lines]
         table = DecisionTable.of(
-            made=made[lines],
+            made=decided[lines],
             rewarded=np.where(arrived > now, NEVER, arrived)[lines],
             value=value[lines],
             as_of=now,
@@ -181,7 +181,7 @@ class Log(DecisionLog):
             propensity=propensities[np.arange(len(lines)), index],
             mean=mean,
         )
-        contexts = _contexts(frame, context, len(made))
+        contexts = _contexts(frame, context, len(decided))
         raw_contexts = [contexts[line] for line in lines.tolist()]
         if features is None:
             features = _features_for(raw_contexts, actions)
@@ -292,10 +292,10 @@ class Log(DecisionLog):
             self.propensities,
         )  # fmt: skip
         lines = zip(*(column.tolist() for column in columns), self.raw_contexts, strict=True)
-        for id, made, index, value, arrived, mean, shares, context in lines:
+        for id, decided, index, value, arrived, mean, shares, context in lines:
             yield LoggedDecision(
                 id=id,
-                at=made,
+                at=decided,
                 actions=self.actions,
                 index=index,
                 propensities=shares,
@@ -350,7 +350,7 @@ def _contexts(frame: Any, context: str | Sequence[str], count: int) -> list[Any]
     """Return the context of each row."""
     if isinstance(context, str):
         listed = values(column_of(frame, context, "context"))
-        first = next((known for known in listed if known is not None), None)
+        first = next((entry for entry in listed if entry is not None), None)
         if isinstance(first, Mapping | list | tuple | np.ndarray):
             return listed
         context = [context]

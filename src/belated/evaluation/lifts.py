@@ -160,8 +160,8 @@ def earned(group: DecisionTable, name: str, *, limit: float | None = None) -> Gr
 
 def _group(table: DecisionTable, name: str) -> DecisionTable:
     if name not in table.groups:
-        known = ", ".join(repr(group) for group in table.groups if group) or "none"
-        message = f"there is no group {name!r} (groups: {known})"
+        names = ", ".join(repr(group) for group in table.groups if group) or "none"
+        message = f"there is no group {name!r} (groups: {names})"
         raise NotEvaluable(
             f"{message}: create the bandit with holdout=Holdout(0.05, 'first'), and wait for"
             " rewards"

@@ -142,8 +142,8 @@ class DecisionLog:
                 "the policy and its holdout have made no decisions, or none after `since`: wait for"
                 " decisions"
             )
-        kept, offers = self.offers(table)
-        table = table.select(kept)
+        usable, offers = self.offers(table)
+        table = table.select(usable)
         offers = offers.over_groups(table)
         if isinstance(target, Policy):
             assert start is not None
@@ -153,7 +153,7 @@ class DecisionLog:
         elif callable(target):
             shares = shares_of_rule(target, dict(self.contexts(table)), offers)
         else:
-            lines = self.lines(whole)[chosen][kept]
+            lines = self.lines(whole)[chosen][usable]
             shares = shares_of_matrix(target, offers, lines, len(whole), self.actions)
         value = off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
         if not offers.outdated:

@@ -159,8 +159,8 @@ def _settled(
 
 def family_of(rewards: Vector) -> Family:
     """Return Bernoulli if all rewards are from 0 to 1, otherwise Gaussian; NaN is ignored."""
-    known = rewards[~np.isnan(rewards)]
-    inside = known.min(initial=0.0) >= 0.0 and known.max(initial=1.0) <= 1.0
+    observed = rewards[~np.isnan(rewards)]
+    inside = observed.min(initial=0.0) >= 0.0 and observed.max(initial=1.0) <= 1.0
     return Bernoulli() if inside else Gaussian()
 
 
@@ -290,7 +290,7 @@ def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
         rows = np.array([action["a"]["x"] for action in multi], dtype=np.float32)
     at = line.get("Timestamp")
     shared = {key: value for key, value in line["c"].items() if not key.startswith("_")}
-    known = shared["shared"] if list(shared) == ["shared"] else _record(shared)
+    context = shared["shared"] if list(shared) == ["shared"] else _record(shared)
     return LoggedDecision(
         id=line.get("EventId"),
         at=None if at is None else as_microseconds(_time(at), "Timestamp"),
@@ -299,7 +299,7 @@ def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
         propensities=propensities,
         reward=-float(line["_label_cost"]),
         rows=rows,
-        context=None if rows is not None else known,
+        context=None if rows is not None else context,
         records=None if rows is not None else records,
         share=1.0 - float(line.get("pdrop", 0.0)),
     )
@@ -307,9 +307,9 @@ def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
 
 def _time(text: str) -> str:
     """Truncate a time to six fractional digits; Azure writes seven."""
-    whole, dot, rest = text.partition(".")
-    digits = rest.rstrip("Z")
-    return f"{whole}.{digits[:6]}Z" if dot and rest.endswith("Z") else text
+    whole, dot, fraction = text.partition(".")
+    digits = fraction.rstrip("Z")
+    return f"{whole}.{digits[:6]}Z" if dot and fraction.endswith("Z") else text
 
 
 def _record(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -352,12 +352,12 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
         log = file if isinstance(file, Mapping) else np.load(file, allow_pickle=False)
         context, action = np.asarray(log["context"], float), np.asarray(log["action"], int)
         reward, pscore = np.asarray(log["reward"], float), np.asarray(log["pscore"], float)
-        known = {key: log[key] for key in ("pi_b", "n_actions", "position") if key in log}
+        fields = {key: log[key] for key in ("pi_b", "n_actions", "position") if key in log}
     except (ValueError, KeyError, OSError) as error:
         message = f"{name} is not a bandit_feedback file of Open Bandit Pipeline ({error})"
         raise InvalidInput(f"{message}: save it with numpy.savez('log.npz', **feedback)") from None
-    count = int(known["n_actions"]) if "n_actions" in known else int(action.max()) + 1
-    shares = _shares_of_obp(known, pscore, count, action)
+    count = int(fields["n_actions"]) if "n_actions" in fields else int(action.max()) + 1
+    shares = _shares_of_obp(fields, pscore, count, action)
     for n in range(len(action)):
         decision = LoggedDecision(
             id=None,

@@ -101,14 +101,14 @@ class Offers(Shortened):
         Args:
             table: the decisions.
         """
-        held, grouped = table.in_group(HELD), table.in_group(BANDIT)
+        in_holdout, grouped = table.in_group(HELD), table.in_group(BANDIT)
         chosen, baseline = self.propensity[self.chosen], self._shares_of(table.baseline)
         apart = np.abs(baseline[self.chosen] - chosen)[grouped].sum()
         moved = np.abs(table.overall - chosen)[grouped].sum()
         share = moved / apart if apart > 0.0 else 0.0
         mixed = share * baseline + (1.0 - share) * self.propensity
         propensity = np.where(np.repeat(grouped, self.counts), mixed, self.propensity)
-        unknown = held | ~(np.abs(propensity[self.chosen] - table.overall) <= NEAR_SHARE)
+        unknown = in_holdout | ~(np.abs(propensity[self.chosen] - table.overall) <= NEAR_SHARE)
         propensity[np.repeat(unknown, self.counts)] = np.nan
         propensity[self.chosen] = table.overall
         return replace(self, propensity=propensity)
@@ -201,7 +201,7 @@ def read_offers(
     Raises:
         NotEvaluable: no usable request is stored, or the propensities of the actions are unknown.
     """
-    kept = np.zeros(len(table), dtype=np.bool_)
+    usable = np.zeros(len(table), dtype=np.bool_)
     by_line: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
     places = np.zeros(len(table), dtype=np.int64)
     encoder = RowEncoder(features)
@@ -222,7 +222,7 @@ def read_offers(
         shares = _shares(request, place, propensity, len(rows))
         by_line[line] = rows, shares, names, request.share
         places[line] = place
-        kept[line] = True
+        usable[line] = True
     if not by_line and outdated:
         message = f"none of the {len(table):,} decisions stores the records of its actions"
         raise NotEvaluable(
@@ -237,20 +237,20 @@ def read_offers(
             f"{message}: create the bandit with keep_requests='auto', and evaluate the decisions it"
             " makes from then on"
         )
-    by_policy = kept & (table.source == SOURCES.index("policy"))
+    by_policy = usable & (table.source == SOURCES.index("policy"))
     if by_policy.any() and silent.issuperset(np.flatnonzero(by_policy).tolist()):
         message = "the logging policy did not record the probability of every action"
         raise NotEvaluable(
             f"{message}: give it a floor, such as 0.02, and evaluate the decisions it makes"
             " from then on"
         )
-    lines = [by_line[line] for line in np.flatnonzero(kept).tolist()]
+    lines = [by_line[line] for line in np.flatnonzero(usable).tolist()]
     counts = np.array([len(rows) for rows, _, _, _ in lines], dtype=np.int64)
     starts = np.cumsum(counts) - counts
-    return kept, Offers(
+    return usable, Offers(
         rows=np.concatenate([rows for rows, _, _, _ in lines]),
         starts=starts,
-        chosen=starts + places[kept],
+        chosen=starts + places[usable],
         propensity=np.concatenate([np.array(shares) for _, shares, _, _ in lines]),
         actions=np.array([name for _, _, names, _ in lines for name in names], dtype=object),
         kept=np.array([share for _, _, _, share in lines]),
@@ -267,8 +267,8 @@ def _with_records(request: KeptRequest, features: Features | None) -> KeptReques
     actions = request.actions or []
     if catalogue is None or not catalogue.matches(actions, request.digests):
         return None
-    given = request.records or [None] * len(actions)
-    records = [catalogue.record(*pair) for pair in zip(actions, given, strict=True)]
+    own_records = request.records or [None] * len(actions)
+    records = [catalogue.record(*pair) for pair in zip(actions, own_records, strict=True)]
     return msgspec.structs.replace(request, records=records)
 
 

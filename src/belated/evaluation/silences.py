@@ -184,8 +184,8 @@ def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, si
     if table.retention is not None:
         waiting = waiting[waiting < table.retention]
     then = curve.arrived_by(np.maximum(waiting - float(table.as_of - since), 0.0))
-    left = np.maximum(1.0 - rate * then, 1e-9)
-    return float((rate * (curve.arrived_by(waiting) - then) / left).sum())
+    remaining = np.maximum(1.0 - rate * then, 1e-9)
+    return float((rate * (curve.arrived_by(waiting) - then) / remaining).sum())
 
 
 def _median(table: DecisionTable) -> float:

@@ -99,19 +99,19 @@ class PartitionReader:
     def enter(self, decided: list[Decision]) -> None:
         """Add the columns of new decisions, a page at a time."""
         actions, groups = self.actions, self.groups
-        self.ids += [made.id for made in decided]
+        self.ids += [decision.id for decision in decided]
         codes = [
-            [actions.setdefault(made.action, len(actions)) for made in decided],
-            [groups.setdefault(made.group, len(groups)) for made in decided],
-            [_SOURCE_CODES[made.source] for made in decided],
-            [made.index for made in decided],
+            [actions.setdefault(decision.action, len(actions)) for decision in decided],
+            [groups.setdefault(decision.group, len(groups)) for decision in decided],
+            [_SOURCE_CODES[decision.source] for decision in decided],
+            [decision.index for decision in decided],
         ]
         numbers = [
-            [made.propensity for made in decided],
-            [_overall(made) for made in decided],
-            [made.mean for made in decided],
+            [decision.propensity for decision in decided],
+            [_overall(decision) for decision in decided],
+            [decision.mean for decision in decided],
         ]
-        models = np.array([made.model for made in decided], np.int64)
+        models = np.array([decision.model for decision in decided], np.int64)
         self._pages.append((np.array(codes, np.int32), np.array(numbers, np.float64), models))
 
     def table(self, columns: dict[str, Any], as_of: int, retention: int | None) -> JournalTable:
@@ -134,21 +134,21 @@ class PartitionReader:
         )
         recorded = table.column("recorded")[lines].copy()
         state, flags = table.column("state")[lines].copy(), table.column("flags")[lines]
-        made = _changed(recorded.copy(), self._activated, lines)
-        rewarded = _changed(np.full(len(made), NEVER, dtype=np.int64), self._rewarded, lines)
+        effective = _changed(recorded.copy(), self._activated, lines)
+        rewarded = _changed(np.full(len(effective), NEVER, dtype=np.int64), self._rewarded, lines)
         reported = table.column("reward_recorded")[lines]  # includes subject rewards
         earlier = (reported != NONE) & ((rewarded == NEVER) | (reported < rewarded))
         rewarded[earlier] = reported[earlier]
         rewarded[state != State.REWARDED] = NEVER
         arrived = rewarded != NEVER
-        rewarded[arrived] = np.maximum(rewarded[arrived], made[arrived])
-        known = (state == State.REWARDED) | (state == State.DEFAULTED)
-        ids = np.empty(len(made), dtype=object)
+        rewarded[arrived] = np.maximum(rewarded[arrived], effective[arrived])
+        has_value = (state == State.REWARDED) | (state == State.DEFAULTED)
+        ids = np.empty(len(effective), dtype=object)
         ids[:] = self.ids[lines]
         return {
-            "made": made,
+            "made": effective,
             "rewarded": rewarded,
-            "value": np.where(known, table.column("value")[lines], np.nan),
+            "value": np.where(has_value, table.column("value")[lines], np.nan),
             "state": state,
             "action": codes[0],
             "group": codes[1],
@@ -163,7 +163,7 @@ class PartitionReader:
             "conflict": (flags & CONFLICT) != 0,
             "index": codes[3],
             "model": models,
-            "partition": np.full(len(made), partition, dtype=np.int32),
+            "partition": np.full(len(effective), partition, dtype=np.int32),
             "position": table.column("position")[lines].copy(),
         }
 

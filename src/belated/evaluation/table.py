@@ -226,9 +226,9 @@ def _check_length(name: str, length: int, count: int) -> None:
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     if given is None:
         return np.zeros(count, dtype=np.int32), ("",)
-    known: dict[Any, int] = {}
-    codes = [known.setdefault(name, len(known)) for name in np.asarray(given).tolist()]
-    return np.array(codes, dtype=np.int32), tuple(known)
+    by_name: dict[Any, int] = {}
+    codes = [by_name.setdefault(name, len(by_name)) for name in np.asarray(given).tolist()]
+    return np.array(codes, dtype=np.int32), tuple(by_name)
 
 
 def _filled(given: Any, default: float, count: int) -> Vector:

@@ -42,8 +42,8 @@ def shares_of_name(name: int | str, offers: Offers) -> Vector:
     absent = np.flatnonzero(offers.sums(shares) == 0.0)
     if len(absent):
         start, count = offers.starts[absent[0]], offers.counts[absent[0]]
-        known = offers.actions[start : start + count].tolist()
-        message = f"a request does not offer the action {name!r}, only {known!r}"
+        actions = offers.actions[start : start + count].tolist()
+        message = f"a request does not offer the action {name!r}, only {actions!r}"
         raise InvalidInput(f"{message}: evaluate an action that every request offers", name)
     return shares
 

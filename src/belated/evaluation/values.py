@@ -121,11 +121,11 @@ def off_policy_value(
     shift = table.rewards.default if conversions else 0.0
     reward = np.where(omega > 0.0, table.value - shift, 0.0)
     window = table.rewards.window_us
-    known = omega > 0.0
+    is_known = omega > 0.0
     if conversions and window is not None:
-        known = known | (age >= window)
+        is_known = is_known | (age >= window)
     unsupported, design = support(offers, target, omega, among, ratio)
-    _check(unsupported, design, int(known.sum()), int((omega > 0.0).sum()))
+    _check(unsupported, design, int(is_known.sum()), int((omega > 0.0).sum()))
     if conversions:  # a decision without a reward is an outcome; ω scales the rewards
         outcome, model_weight = omega * reward, among
     else:
@@ -156,7 +156,7 @@ def off_policy_value(
         level=level,
         estimand=estimand("mean reward of a decision", table, limit),
         decisions=len(table),
-        arrived=int(known.sum()),
+        arrived=int(is_known.sum()),
         kish_sample_size=effective,
         effective_sample_size=design,
         unsupported=unsupported,
@@ -458,9 +458,9 @@ def cross_fitted(offers: Offers, outcome: Vector, weight: Vector, family: Family
         chosen = np.flatnonzero(np.isin(offers.chosen, block))  # indices of the block's decisions
         rows = numbers[np.searchsorted(block, offers.chosen[chosen])]
         for number in range(FOLDS):
-            others = (fold[chosen] != number) & (weight[chosen] > 0.0)
-            used = chosen[others]
-            theta = fit_rows(rows[others], outcome[used], weight[used], family, offset=offset)
+            training = (fold[chosen] != number) & (weight[chosen] > 0.0)
+            used = chosen[training]
+            theta = fit_rows(rows[training], outcome[used], weight[used], family, offset=offset)
             held_out = row_fold[block] == number
             means[block[held_out]] = family.mean(offset + numbers[held_out] @ theta)
     return means

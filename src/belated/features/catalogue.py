@@ -56,16 +56,16 @@ class Catalogue:
             return self._numbers
         places = self._places_of(ids)
         records = list(actions.values()) if isinstance(actions, Mapping) else []
-        given = [at for at, record in enumerate(records) if record is not None]
+        filled = [at for at, record in enumerate(records) if record is not None]
         for at in np.flatnonzero(places < 0).tolist():
             if not records or records[at] is None:
                 message = f"the action {shown(ids[at])} is not in the catalogue"
                 raise InvalidInput(f"{message}: add it, or send its record", ids[at])
         numbers = self._numbers.take(places, axis=0)
-        if given:
-            merged = [self.record(ids[at], records[at]) for at in given]
+        if filled:
+            merged = [self.record(ids[at], records[at]) for at in filled]
             with np.errstate(over="ignore"):  # overflow is detected when rows are checked
-                numbers[given] = self._columns.table([ids[at] for at in given], merged)
+                numbers[filled] = self._columns.table([ids[at] for at in filled], merged)
         return numbers
 
     def digests(self, actions: Actions) -> bytes:

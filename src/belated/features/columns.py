@@ -65,26 +65,26 @@ class Columns:
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the values of one record, one per column, without checking their size."""
-        given = record
+        values = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
-            given = self._named({} if record is None else record, who)
-        array = flat_array(given)
+            values = self._named({} if record is None else record, who)
+        array = flat_array(values)
         if array is None or array.shape != (self.width,):
-            self._refuse(given, who)
+            self._refuse(values, who)
         return array
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
         """Return the values of several actions' records, one row per record."""
-        given: Any = records
+        values: Any = records
         if isinstance(records[0], Mapping) and not isinstance(self.spec, int):
             try:
-                given = [*map(self._pick, records)]
+                values = [*map(self._pick, records)]
             except (KeyError, IndexError, TypeError, ValueError):
-                given = None  # read one at a time below, to name the invalid record
-        if given is None or _any_is(given, (str, bytes, Mapping)) or any(map(_nested, given)):
+                values = None  # read one at a time below, to name the invalid record
+        if values is None or _any_is(values, (str, bytes, Mapping)) or any(map(_nested, values)):
             table = None
         else:
-            table = _as_array(given)
+            table = _as_array(values)
         if table is None or table.shape != (len(ids), self.width) or table.dtype.kind not in _REAL:
             pairs = zip(ids, records, strict=True)
             table = np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
@@ -127,19 +127,19 @@ class Columns:
         raise InvalidInput(message + as_plain(given, who), given)
 
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
-        which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
+        column = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
         needed = f"a finite number from {-MAX_ENTRY:g} to {MAX_ENTRY:g}"
         advice = "" if isinstance(self.spec, int) else hint(self.what, self.names[at], value)
-        raise InvalidInput(f"{which} of {who} must be {needed}, got {shown(value)}{advice}", value)
+        raise InvalidInput(f"{column} of {who} must be {needed}, got {shown(value)}{advice}", value)
 
 
 def missing(name: str, who: str, record: Mapping[Any, Any], fields: Collection[str]) -> str:
     """Return the message for a missing field; suggest a present field if the name is misspelled."""
-    others = [str(key) for key in record if key not in fields]
+    unused = [str(key) for key in record if key not in fields]
     message = f"{name!r} of {who} is missing"
-    if close := difflib.get_close_matches(name, others, n=1):
+    if close := difflib.get_close_matches(name, unused, n=1):
         return f"{message}, but {close[0]!r} was sent: rename it to {name!r}"
-    return message + (f"; unused fields: {', '.join(map(repr, others[:5]))}" if others else "")
+    return message + (f"; unused fields: {', '.join(map(repr, unused[:5]))}" if unused else "")
 
 
 def as_plain(given: Any, who: str) -> str:

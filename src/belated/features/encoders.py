@@ -374,8 +374,10 @@ class Category(Encoder):
     @property
     def labels(self) -> list[str]:
         """Suffix of each column's name."""
-        others = ["=other"] if self.others == 1 else [f"=other {n}" for n in range(self.others)]
-        return [f"={value}" for value in self.values] + others
+        other_labels = (
+            ["=other"] if self.others == 1 else [f"=other {n}" for n in range(self.others)]
+        )
+        return [f"={value}" for value in self.values] + other_labels
 
     @property
     def description(self) -> tuple[Any, ...]:
@@ -392,12 +394,12 @@ class Category(Encoder):
 
     def encode_all(self, values: Sequence[Any], seen: Seen) -> NDArray[np.float64]:
         """Return one row for each value: zeros with at most one 1."""
-        known = self._places
-        found = [
-            known[value] if type(value) is str and value in known else self._place(value, seen)
+        lookup = self._places
+        indices = [
+            lookup[value] if type(value) is str and value in lookup else self._place(value, seen)
             for value in values
         ]
-        places = np.array(found, dtype=np.intp)
+        places = np.array(indices, dtype=np.intp)
         numbers = np.zeros((len(values), len(self.values) + self.others))
         present = np.flatnonzero(places >= 0)
         numbers[present, places[present]] = 1.0
@@ -576,29 +578,29 @@ class EncodedColumns:
     def noticed(self) -> Noticed:
         """Unknown and clipped values, by kind and field."""
         return {
-            (what, name): (seen[what], *last)
+            (kind, name): (seen[kind], *last)
             for name, seen in self._seen.items()
-            for what, last in list(seen.last.items())
+            for kind, last in list(seen.last.items())
         }
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """Return the encoded values of one record."""
-        given = {} if record is None else record
-        if not isinstance(given, MAPPINGS):
+        fields = {} if record is None else record
+        if not isinstance(fields, MAPPINGS):
             message = f"{who} must be a mapping with the fields {', '.join(self._fields)},"
-            raise InvalidInput(f"{message} got {shown(given)}{as_plain(given, who)}", given)
+            raise InvalidInput(f"{message} got {shown(fields)}{as_plain(fields, who)}", fields)
         self._encoded += 1
         numbers: list[float] = []
         for name, encode, seen in self._encoders:
-            if name not in given:
+            if name not in fields:
                 seen[REFUSED] += 1
-                message = missing(name, who, given, self._fields)
+                message = missing(name, who, fields, self._fields)
                 raise InvalidInput(f"{message}; send null (None in Python) if unknown", name)
             try:
-                numbers += encode(given[name], seen)
+                numbers += encode(fields[name], seen)
             except InvalidInput as error:
                 seen[REFUSED] += 1
-                advice = hint(self._what, name, given[name], type(self._fields[name]).__name__)
+                advice = hint(self._what, name, fields[name], type(self._fields[name]).__name__)
                 raise InvalidInput(f"{name!r} of {who} {error}{advice}", error.value) from None
         return np.array(numbers) * self.unit
 

@@ -204,8 +204,8 @@ class PerArm:
     def _remembered(self, ids: tuple[int | str, ...]) -> NDArray[np.intp]:
         unknown = next((id for id in ids if id not in self._places), None)
         if unknown is not None:
-            known = ", ".join(map(repr, self.actions[:SHOWN])) + ", …" * (self.blocks > SHOWN)
-            message = f"unknown action {unknown!r}; known actions: {known}"
+            names = ", ".join(map(repr, self.actions[:SHOWN])) + ", …" * (self.blocks > SHOWN)
+            message = f"unknown action {unknown!r}; known actions: {names}"
             raise InvalidInput(f"{message}. To add it, append it to the actions of PerArm", unknown)
         blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
         if len(self._offers) >= OFFERS:

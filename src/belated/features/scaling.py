@@ -39,12 +39,12 @@ def scaling_advice(rows: Row, features: Any = None) -> str:
             scaled["context"] = _written(features._columns, rows[:, features.intercept :])
     elif isinstance(features, Shared):
         start = int(features.intercept)
-        for what, columns in (("context", features._context), ("action", features._action)):
+        for part, columns in (("context", features._context), ("action", features._action)):
             if _has_names(columns):
-                scaled[what] = _written(columns, rows[:, start : start + columns.width])
+                scaled[part] = _written(columns, rows[:, start : start + columns.width])
             start += columns.width
     if scaled:
-        arguments = ", ".join(f"{what}={fields}" for what, fields in scaled.items())
+        arguments = ", ".join(f"{part}={fields}" for part, fields in scaled.items())
         name = type(features).__name__
         return f"use {name}(..., {arguments}), or features.fit(sample), with a new journal"
     length = float(np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1).mean()))

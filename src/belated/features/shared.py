@@ -102,8 +102,8 @@ class Shared:
         """
         parts = {"context": self._context, "action": self._action}
         return {
-            f"{what} {name}": counts
-            for what, columns in parts.items()
+            f"{part} {name}": counts
+            for part, columns in parts.items()
             for name, counts in columns.counts.items()
         }
 
@@ -112,8 +112,8 @@ class Shared:
         """Unknown and clipped values, by kind and field, named as in ``field_counts``."""
         parts = {"context": self._context, "action": self._action}
         return {
-            (kind, f"{what} {name}"): summary
-            for what, columns in parts.items()
+            (kind, f"{part} {name}"): summary
+            for part, columns in parts.items()
             for (kind, name), summary in columns.noticed.items()
         }
 
@@ -177,12 +177,12 @@ class Shared:
         factors = np.zeros((1 + count, self.dim), dtype=np.float32)
         # Values that overflow float32 become inf or nan here, and are reported by later checks.
         with np.errstate(over="ignore", invalid="ignore"):
-            left = np.array([self._context.unit, *z], dtype=np.float32)
-            factors[0, :first] = left[not self.intercept :]
-            factors[1 + places, first + places] = left[0]
+            inputs = np.array([self._context.unit, *z], dtype=np.float32)
+            factors[0, :first] = inputs[not self.intercept :]
+            factors[1 + places, first + places] = inputs[0]
             if self.interactions:
                 products = factors[1:, first + count :].reshape(count, len(z), count)  # a view
-                products[places, :, places] = left[1:]
+                products[places, :, places] = inputs[1:]
             right = np.empty((len(A), 1 + count), dtype=np.float32)
             right[:, 0] = self._action.unit
             right[:, 1:] = A

@@ -49,10 +49,10 @@ class FromTransform:
         self._transformer = transformer
         self._name = str.__str__(name)
         self._names = _column_names(transformer, needed=dim is None)
-        known = len(self._names) if self._names is not None else dim
-        self._dim = as_dim(known if dim is None else dim)
-        if self._dim != known:
-            raise must_be("dim", f"{known}, the number of columns of the transformer", dim)
+        width = len(self._names) if self._names is not None else dim
+        self._dim = as_dim(width if dim is None else dim)
+        if self._dim != width:
+            raise must_be("dim", f"{width}, the number of columns of the transformer", dim)
 
     def __repr__(self) -> str:
         return f"FromTransform({self._transformer!r}, name={self._name!r}, dim={self._dim})"
@@ -79,12 +79,12 @@ class FromTransform:
     def rows(self, context: Context, actions: Actions) -> Row:
         """Return one row for each action."""
         ids = as_actions(actions)
-        given = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
+        own_records = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
         common = as_record(context, "the context")
         _refuse_id(common, "the context")
         records = [
             _merged(common, as_record(record, f"action {id!r}"), id)
-            for id, record in zip(ids, given, strict=True)
+            for id, record in zip(ids, own_records, strict=True)
         ]
         table = self._transformer.transform(records)
         if hasattr(table, "toarray"):
@@ -98,10 +98,10 @@ class FromTransform:
 
 def _merged(context: Mapping[str, Any], record: Mapping[str, Any], id: int | str) -> dict[str, Any]:
     _refuse_id(record, f"action {id!r}")
-    both = next((name for name in record if name in context), None)
-    if both is not None:
-        message = f"both the context and action {id!r} have a field {both!r}: rename one"
-        raise InvalidInput(message, both)
+    common = next((name for name in record if name in context), None)
+    if common is not None:
+        message = f"both the context and action {id!r} have a field {common!r}: rename one"
+        raise InvalidInput(message, common)
     return {**context, **record, "action": id}
 
 

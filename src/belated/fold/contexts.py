@@ -65,8 +65,8 @@ class PackedContext(NamedTuple):
         """Return the records of all actions except the chosen one."""
         if self.records is None:
             return None
-        others = [*self.records[:index], _NIL, *self.records[index + 1 :]]
-        return [msgspec.Raw(record) for record in others]
+        records = [*self.records[:index], _NIL, *self.records[index + 1 :]]
+        return [msgspec.Raw(record) for record in records]
 
     def narrowed(self, indices: Sequence[int]) -> PackedContext:
         """Return the context with only the actions at these indices."""
@@ -195,8 +195,8 @@ class RowEncoder:
         self.counts: Counter[str] = Counter()
         self._refused: set[bytes] = set()
         self._renamed: Mapping[Any, Any] = getattr(features, "renamed", {})
-        known = getattr(features, "actions", None)
-        self._actions = None if known is None else frozenset(known)
+        actions = getattr(features, "actions", None)
+        self._actions = None if actions is None else frozenset(actions)
         self._context = fields_of(features.context if isinstance(features, _OURS) else ())
         self._record = fields_of(features.action if isinstance(features, Shared) else ())
 
@@ -233,9 +233,9 @@ class RowEncoder:
             records: the records of the actions, by the names that the actions had at that time.
         """
         actions = {self._renamed.get(name, name): record for name, record in records.items()}
-        known = self._actions is None or self._actions.issuperset(actions)
+        are_known = self._actions is None or self._actions.issuperset(actions)
         # There are fewer actions than records if an action occurs under its old and its new name.
-        if not known or len(actions) < len(records):
+        if not are_known or len(actions) < len(records):
             self.counts["unknown action"] += 1
             return None
         context = _completed(context, self._context)

@@ -244,8 +244,8 @@ def _may_lack(history: DecisionHistory, trimmed: int, retention: int | None) -> 
     """
     id, decision, entry = history.id, history.decision, history.entry
     recorded = None if entry is None else entry.recorded_us
-    made = time_of(id) if decision is None else decision.at_us
-    if made is None or made <= trimmed:
+    decided = time_of(id) if decision is None else decision.at_us
+    if decided is None or decided <= trimmed:
         return True
     if recorded is None or (time_of(id) is not None and history.subject is None):
         return False

@@ -254,14 +254,14 @@ class Fold:
             HistoryChanged: the last folded record is missing or different.
         """
         last = self.chains[partition].last
-        again = last is not None
+        overlap = last is not None
         after = self.positions[partition] if last is None else last.position - 1
         page: Page
         if columns:
             assert isinstance(journal, ColumnLog)
-            page = journal.read_columns(partition, after, limit + again)
+            page = journal.read_columns(partition, after, limit + overlap)
         else:
-            page = journal.read(partition, after, limit + again)
+            page = journal.read(partition, after, limit + overlap)
         if last is not None:
             if not len(page) or not _same(_stub(page, partition), last):
                 raise HistoryChanged(partition, last.position)

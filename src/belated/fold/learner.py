@@ -179,8 +179,8 @@ class Learner:
         if self.is_bulk or share == 0.0:
             self.model.pending -= 1
             return True
-        done: bool = self.step("remove_pending", x, share * weight)
-        return done
+        succeeded: bool = self.step("remove_pending", x, share * weight)
+        return succeeded
 
     def step(
         self, name: str, x: Vector | Row, *arguments: float, again: tuple[float, ...] = ()

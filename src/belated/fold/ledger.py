@@ -605,7 +605,7 @@ class Ledger:
         table.state[i], table.value[i] = state, value
         flags = table.flags[i] & ~(LATE | CONFLICT | WITHHELD)
         flags |= LATE * verdict.late | CONFLICT * verdict.conflict | WITHHELD * withheld
-        again = bool(flags & EXPECTED)
+        was_expected = bool(flags & EXPECTED)
         if withheld:
             role = AWAITED
         if role != NOTHING:
@@ -627,7 +627,7 @@ class Ledger:
         elif old_role == AWAITED and role == NOTHING:
             changes.remove_pending(number, began)
         if role != NOTHING and old_role != AWAITED:
-            changes.add_pending(number, began, again)
+            changes.add_pending(number, began, was_expected)
         if role == OBSERVED:
             changes.learn(number, value, began, self._recorded)
 

@@ -132,7 +132,7 @@ def send_outcomes(log: OutcomeLog, partition: int, changes: OutcomeChanges) -> N
         for record, subject in _decisions(log, partition, batch, start):
             message = _message(record, subject, batch[record.position])
             messages[message.id] = message
-        log.put_outcomes(partition, sorted(messages.values(), key=lambda one: one.version))
+        log.put_outcomes(partition, sorted(messages.values(), key=lambda message: message.version))
     changes.clear()
 
 

@@ -44,11 +44,11 @@ class PartitionSaving:
         for block, lines in self.copies.made.items():
             pieces |= lines.pieces(block)
         sums = {name: b"" if is_lasting(name) else checksum(data) for name, data in pieces.items()}
-        kept = {name for name, _ in sums.items() & self.before.items()}
-        changed = {name: data for name, data in pieces.items() if name not in kept}
-        kept |= {*self.unchanged}
+        unchanged = {name for name, _ in sums.items() & self.before.items()}
+        changed = {name: data for name, data in pieces.items() if name not in unchanged}
+        unchanged |= {*self.unchanged}
         journal.save(
-            Snapshot(self.partition, self.position, self.fingerprint, changed, frozenset(kept))
+            Snapshot(self.partition, self.position, self.fingerprint, changed, frozenset(unchanged))
         )
         self.sums = {name: self.before[name] for name in self.unchanged} | sums
 

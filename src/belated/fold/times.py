@@ -102,9 +102,9 @@ class Times:
 
     def unpack(self, pieces: Mapping[str, bytes]) -> None:
         """Restore the columns from the result of :meth:`pack`."""
-        began, came, predicted = (b"".join(numbered(pieces, name)) for name in self._columns)
+        began, arrived, predicted = (b"".join(numbered(pieces, name)) for name in self._columns)
         self.used, rivals = 0, self.predicted.shape[1]
-        self.extend(np.frombuffer(began, np.int64), np.frombuffer(came, np.int64))
+        self.extend(np.frombuffer(began, np.int64), np.frombuffer(arrived, np.int64))
         if len(predicted) == 8 * self.used * rivals:  # otherwise the half-lives have changed
             self.predicted[:] = np.frombuffer(predicted).reshape(self.used, rivals)
 

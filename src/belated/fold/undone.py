@@ -96,8 +96,8 @@ class Undone:
         """A digest of all erasures and retractions; empty if there are none."""
         if not self._erased and not self._spans:
             return ""
-        what = repr((sorted(self._erased), sorted(self._spans)))
-        return blake2b(what.encode(), digest_size=16).hexdigest()
+        text = repr((sorted(self._erased), sorted(self._spans)))
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _is_within(record: Record, spans: Iterable[tuple[str, int, int]]) -> bool:

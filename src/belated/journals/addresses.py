@@ -48,8 +48,8 @@ def open_store(address: str) -> Store:
     if place != address:
         message = "the address of a store must not name a bandit: remove `bandit=`"
         raise InvalidInput(f"{message}, or open that bandit's journal with open_journal(address)")
-    scheme, _, rest = address.partition(":")
-    return _STORES[scheme](address, rest)
+    scheme, _, location = address.partition(":")
+    return _STORES[scheme](address, location)
 
 
 def open_journal(address: str, *, partitions: int | None = None, wait: float = 10.0) -> Journal:
@@ -90,8 +90,8 @@ def split_address(address: str) -> tuple[str, str]:
     if not bandits:
         return address, "default"
     bandit = check_id(unquote(bandits[0].partition("=")[2]), "the bandit's name in the address")
-    others = "&".join(text for text in parameters if text not in bandits)
-    return f"{place}?{others}" if others else place, bandit
+    options = "&".join(text for text in parameters if text not in bandits)
+    return f"{place}?{options}" if options else place, bandit
 
 
 # Error messages include an address only if its scheme does not allow passwords.
@@ -101,10 +101,10 @@ def _check_scheme(address: Any) -> None:
     if not isinstance(address, str):
         message = f"{address!r} is not an address: pass a string such as {_EXAMPLES}"
         raise InvalidInput(message, address)
-    scheme, colon, rest = address.partition(":")
+    scheme, colon, location = address.partition(":")
     if scheme not in _STORES or not colon:
         raise InvalidInput(_unknown_scheme(address, scheme))
-    if scheme.startswith("postgres") and not rest.startswith("//"):
+    if scheme.startswith("postgres") and not location.startswith("//"):
         raise InvalidInput(f"the address begins with {scheme!r}: write {scheme + '://'!r}")
 
 

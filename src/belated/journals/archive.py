@@ -226,10 +226,10 @@ class Archive:
 
     def check(self, partitions: int) -> None:
         """Raise InvalidInput if the archived journal has a different number of partitions."""
-        other = {manifest.partitions for manifest in self._manifests} - {partitions}
-        if other:
+        counts = {manifest.partitions for manifest in self._manifests} - {partitions}
+        if counts:
             message = (
-                f"the archive of {self.bandit!r} is from a journal with {other.pop()} partitions"
+                f"the archive of {self.bandit!r} is from a journal with {counts.pop()} partitions"
             )
             raise InvalidInput(f"{message}, not {partitions}: choose another folder", partitions)
 
@@ -301,10 +301,10 @@ class Archive:
 
     def _records(self, manifest: Manifest) -> tuple[Times, Times, Any]:
         pa, _ = arrow()
-        decisions, others = self._tables(manifest, "records")
+        decisions, other_records = self._tables(manifest, "records")
         nested = decisions["records"].combine_chunks().flatten()
         position, recorded, event = (
-            pa.concat_arrays([nested.field(name), others[name].combine_chunks()])
+            pa.concat_arrays([nested.field(name), other_records[name].combine_chunks()])
             for name in StoredRecord._fields
         )
         stamps = recorded.cast(pa.int64()).to_numpy(zero_copy_only=False)

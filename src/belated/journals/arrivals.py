@@ -150,10 +150,10 @@ def arrange_imported(
             return record.partition % partitions
         return route(record.event, partitions)
 
-    given = list(records)
-    arrivals = ((home_of(record), record.recorded, record.event) for record in given)
+    imported = list(records)
+    arrivals = ((home_of(record), record.recorded, record.event) for record in imported)
     arranged = arrange(arrivals, tail_of)
-    for before, after in zip(given, arranged, strict=True):
+    for before, after in zip(imported, arranged, strict=True):
         if before.recorded != after.recorded:
             message = (
                 f"the record at partition {before.partition}, position {before.position} was "

@@ -187,8 +187,8 @@ class CoordinationStore:
         """
         cell = self.cells.get([self._kept]).get(self._kept, _NONE_KEPT)
         before = _read_kept(cell.value)
-        others = [earlier for earlier in before if earlier.version != model.version]
-        retained = first_of_each_time(others, model)
+        older = [earlier for earlier in before if earlier.version != model.version]
+        retained = first_of_each_time(older, model)
         if model not in retained:
             return
         dropped = {model.version for model in before} - {model.version for model in retained}
@@ -234,8 +234,8 @@ class CoordinationStore:
             cells = self.cells.get([*owners, *expected])
             versions = {name: cell.version for name, cell in cells.items()}
             self._sent |= {number: versions.get(self._sums_of(number), 0) for number in pending}
-            held = [name for name, epoch in owners.items() if versions.get(name) == epoch]
-            pending = {n: pending[n] for n in pending if owner_cell(self._bandit, n) in held}
+            current = [name for name, epoch in owners.items() if versions.get(name) == epoch]
+            pending = {n: pending[n] for n in pending if owner_cell(self._bandit, n) in current}
         return [number for number in sums if number not in pending]
 
     def sent(self, partitions: int, known: Mapping[int, int]) -> dict[int, tuple[int, bytes]]:

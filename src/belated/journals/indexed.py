@@ -171,8 +171,8 @@ class IndexedJournal(CellShelf, NamedJournal):
         requests: Requests | None,
     ) -> Appended:
         """Append as in :meth:`append_unique`, within a transaction for several bandits."""
-        known = self._find(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
-        first = FirstDecisions(events, ids, known)
+        stored = self._find(handle, {erased_key_of(id) for id in ids}, 0) if ids else []
+        first = FirstDecisions(events, ids, stored)
         selected = first.select(data) if data else data
         records = self._append(handle, first.events, selected, None, first.requests(requests))
         return first.appended([record.position for record in records])

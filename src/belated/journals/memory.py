@@ -48,9 +48,9 @@ class MemoryCells:
 
     def share(self) -> MemoryCells:
         """Return another object with the same cells, which is closed separately."""
-        other = MemoryCells(self._clock)
-        other._cells, other._lock = self._open(), self._lock
-        return other
+        shared = MemoryCells(self._clock)
+        shared._cells, shared._lock = self._open(), self._lock
+        return shared
 
     def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
         """Return cells by name; see :meth:`Cells.get`."""
@@ -136,10 +136,10 @@ class MemoryIndex:
         partition, key, is_decision = _index_key(record)
         assert key is not None
         records = self.of(partition, key, is_decision)
-        del records[[one.position for one in records].index(record.position)]
+        del records[[stored.position for stored in records].index(record.position)]
         new = msgspec.structs.replace(record, event=event)
-        others = self._records.setdefault((record.partition, event.key, False), [])
-        insort(others, new, key=_position)
+        entries = self._records.setdefault((record.partition, event.key, False), [])
+        insort(entries, new, key=_position)
         return new
 
 

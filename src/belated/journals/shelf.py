@@ -191,8 +191,8 @@ class CellShelf:
             if before is not None and snapshot.position < before.position:
                 break
             # Another process may have saved different pieces with the same names.
-            known = {} if before is None else before.checksums
-            changed = [name for name in snapshot.kept if known.get(name) != checksums[name]]
+            previous = {} if before is None else before.checksums
+            changed = [name for name in snapshot.kept if previous.get(name) != checksums[name]]
             if changed:
                 raise SnapshotConflict(changed)
             if self._snapshots.save(snapshot, checksums, stored, expected, {}):

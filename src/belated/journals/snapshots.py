@@ -65,10 +65,12 @@ def checksums_of(snapshot: Snapshot, known: Mapping[str, bytes]) -> dict[str, by
     Raises:
         SnapshotConflict: a kept piece was not in that snapshot.
     """
-    both = snapshot.kept & snapshot.pieces.keys()
-    if both:
-        message = f"pieces {sorted(both)} are in both `pieces` and `kept`: pass each only once"
-        raise InvalidInput(message, both)
+    duplicates = snapshot.kept & snapshot.pieces.keys()
+    if duplicates:
+        message = (
+            f"pieces {sorted(duplicates)} are in both `pieces` and `kept`: pass each only once"
+        )
+        raise InvalidInput(message, duplicates)
     unknown = snapshot.kept - known.keys()
     if unknown:
         raise SnapshotConflict(unknown)
@@ -196,9 +198,11 @@ class Pieces:
         version, contents, _ = self.stored(partition)
         while contents is not None:
             pieces = self.read(partition, contents.checksums.values())
-            found = {name: pieces[key] for name, key in contents.checksums.items() if key in pieces}
-            snapshot = Snapshot(partition, contents.position, contents.fingerprint, found)
-            if len(found) == len(contents.checksums):
+            loaded = {
+                name: pieces[key] for name, key in contents.checksums.items() if key in pieces
+            }
+            snapshot = Snapshot(partition, contents.position, contents.fingerprint, loaded)
+            if len(loaded) == len(contents.checksums):
                 return version, contents, snapshot
             before = version
             version, contents, _ = self.stored(partition)  # another process may have saved since
@@ -225,11 +229,11 @@ class Pieces:
         """
         partition = snapshot.partition
         version, before, unlisted = stored
-        known = set() if before is None else {*before.checksums.values()}
+        digests = set() if before is None else {*before.checksums.values()}
         new_pieces = {checksums[name]: data for name, data in snapshot.pieces.items()}
         name, note = self.cell(partition), self._note(partition)
         expected = {**expected, name: version, note: unlisted.version}
-        known.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
+        digests.update(unlisted.value[at : at + 16] for at in range(0, len(unlisted.value), 16))
         if not self.in_files and sum(map(len, new_pieces.values())) > BATCH:
             # If this process ends before writing the list, the next save deletes these pieces.
             added = unlisted.value + b"".join(new_pieces)
@@ -245,7 +249,7 @@ class Pieces:
             snapshot.position, snapshot.fingerprint, dict(checksums), sizes,
             seal(snapshot, checksums), self.in_files,
         )  # fmt: skip
-        stale = [self._piece(partition, key) for key in known - {*checksums.values()}]
+        stale = [self._piece(partition, key) for key in digests - {*checksums.values()}]
         cells = {**puts, **last_batch, name: msgspec.msgpack.encode(contents)}
         return self._cells.transact(expected, cells, stale).ok
 

@@ -283,9 +283,11 @@ def stored_bandits(
             bandit.partitions,
             bandit.identity,
             [
-                StoredSnapshot(number, found.position, found.fingerprint, sum(found.sizes.values()))
+                StoredSnapshot(
+                    number, stored.position, stored.fingerprint, sum(stored.sizes.values())
+                )
                 for number in range(bandit.partitions)
-                if (found := contents.get(cell_name("snapshot", bandit.name, number))) is not None
+                if (stored := contents.get(cell_name("snapshot", bandit.name, number))) is not None
             ],
         )
         for bandit in all_bandits(bandits)

@@ -95,8 +95,8 @@ class Model:
         self.n = n
         self.pending = 0 if pending is None else pending.count
         self.decisions = self.n + self.pending
-        known = family.dispersion if dispersion is None else dispersion
-        self.dispersion = 1.0 if known is None else known
+        fixed = family.dispersion if dispersion is None else dispersion
+        self.dispersion = 1.0 if fixed is None else fixed
         self.effective_n: float | None = None
         self.rivals: Matrix | None = None
         self.picked = 0
@@ -226,11 +226,11 @@ class Model:
         choices = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
         numbers, blocks = self._split(rows)
-        done = self._kernels.argmax_ucb_all(
+        count = self._kernels.argmax_ucb_all(
             numbers, blocks, np.asarray(ends), *self.stacked(), width, us, shares, gram,
             self.dispersion, self._family, choices,
         )  # fmt: skip
-        if done < len(ends):
+        if count < len(ends):
             raise not_finite(rows)
         pending = sum(counted)
         self.pending += pending

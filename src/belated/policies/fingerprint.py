@@ -67,5 +67,5 @@ def _listed(named: Any, sign: str) -> str:
 
 def _name(kind: type) -> str:
     """Return the name of a class, with its module unless the class is part of belated."""
-    ours = kind.__module__.partition(".")[0] == __package__.partition(".")[0]
-    return kind.__qualname__ if ours else f"{kind.__module__}.{kind.__qualname__}"
+    is_ours = kind.__module__.partition(".")[0] == __package__.partition(".")[0]
+    return kind.__qualname__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"

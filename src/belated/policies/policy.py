@@ -253,13 +253,13 @@ class Policy:
 
     def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
         """Draw a row with the probabilities ``shares``, mixed with the floor."""
-        each = ((1.0 - self.floor) * shares + self.floor / len(shares)).tolist()
-        sums = list(accumulate(each))
-        index = min(bisect_right(sums, rng.random() * sums[-1]), len(each) - 1)
-        while each[index] == 0.0:  # due to rounding at the end of the sum
+        propensities = ((1.0 - self.floor) * shares + self.floor / len(shares)).tolist()
+        sums = list(accumulate(propensities))
+        index = min(bisect_right(sums, rng.random() * sums[-1]), len(propensities) - 1)
+        while propensities[index] == 0.0:  # due to rounding at the end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
-        return Choice(index, each[index], mean, weight, tuple(each))
+        return Choice(index, propensities[index], mean, weight, tuple(propensities))
 
 
 def as_share(value: float, name: str) -> None:

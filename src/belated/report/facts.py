@@ -114,16 +114,21 @@ class Watched:
                     self._keep(record, event)
         elif isinstance(event, Reward | SubjectReward):
             self.rewards.append(record.recorded)
-            known = status in ("rewarded", "late", "credited")
-            self.lags.append(record.recorded - event.at_us if known else -1)
+            has_reward = status in ("rewarded", "late", "credited")
+            self.lags.append(record.recorded - event.at_us if has_reward else -1)
             if (kind := CARE.get(status)) is not None:
                 self._note(kind)
             self._check_time(record, event)
         elif isinstance(event, Void):
             self.voids.append(record.recorded)
         elif isinstance(event, ModeChanged):
-            who, why = event.actor, event.reason
-            change = {"t": record.recorded // 1000, "mode": event.mode, "reason": why, "actor": who}
+            author, why = event.actor, event.reason
+            change = {
+                "t": record.recorded // 1000,
+                "mode": event.mode,
+                "reason": why,
+                "actor": author,
+            }
             self.modes.append(change)
         elif isinstance(event, ActionChanged):
             self.actions[event.action] = event
@@ -146,8 +151,8 @@ class Watched:
         Only the most recent decisions are checked for such values.
         """
         if self.backdated:
-            made = dict(zip(table.ids.tolist(), table.at.tolist(), strict=True))
-            early = [n for n, id, at in self.backdated if at + CLOCK_SKEW < made.get(id, at)]
+            decided = dict(zip(table.ids.tolist(), table.at.tolist(), strict=True))
+            early = [n for n, id, at in self.backdated if at + CLOCK_SKEW < decided.get(id, at)]
             self.care |= {"early": early} if early else {}
         for decision in self.latest:
             stored = None if self.encoder.features is None else read_context(decision)
@@ -170,11 +175,11 @@ class Watched:
         if not self._rows:
             return np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         order = np.lexsort((table.position, table.partition))
-        known = _keys(table.partition[order], table.position[order])
+        existing = _keys(table.partition[order], table.position[order])
         places = np.array(self._places, dtype=np.int64)
-        wanted = _keys(places[:, 0], places[:, 1])
-        found = np.searchsorted(known, wanted)
-        return order[found], unblocked(np.array(self._rows), blocks)
+        keys = _keys(places[:, 0], places[:, 1])
+        indices = np.searchsorted(existing, keys)
+        return order[indices], unblocked(np.array(self._rows), blocks)
 
     def take_frame(
         self, log: Log, table: JournalTable, blocks: int | None
@@ -232,21 +237,21 @@ class Facts:
     ) -> Facts:
         """Read a log in one pass."""
         watched = Watched(RowEncoder(log.features))
-        everything = log.table(watched.take)
+        full = log.table(watched.take)
         blocks = getattr(log.features, "blocks", None)
         if isinstance(log, Log):
-            lines, rows = watched.take_frame(log, everything, blocks)
+            lines, rows = watched.take_frame(log, full, blocks)
         else:
-            lines, rows = watched.rows_of(everything, blocks)
-        live = np.isin(everything.state, _DEAD, invert=True)
+            lines, rows = watched.rows_of(full, blocks)
+        live = np.isin(full.state, _DEAD, invert=True)
         place = np.cumsum(live) - 1
-        kept = live[lines]
-        table = everything.select(live)
+        usable = live[lines]
+        table = full.select(live)
         curve = delay_curve(table) if table.arrived.any() else None
-        fields = watched.finish(everything)
+        fields = watched.finish(full)
         return cls(
-            log, everything, table, watched, Calendar.of(everything), estimate, evidence,
-            curve, place[lines[kept]], rows[kept], fields,
+            log, full, table, watched, Calendar.of(full), estimate, evidence,
+            curve, place[lines[usable]], rows[usable], fields,
         )  # fmt: skip
 
     @property
@@ -264,8 +269,8 @@ class Facts:
         """Mask of the bandit's decisions: those in its group, or those made by its policy."""
         if "bandit" in self.table.groups:
             return self.table.in_group("bandit")
-        found: Mask = self.table.source == SOURCES.index("policy")
-        return found
+        mask: Mask = self.table.source == SOURCES.index("policy")
+        return mask
 
     @property
     def base(self) -> float:
@@ -289,8 +294,8 @@ class Facts:
     @property
     def arms(self) -> list[tuple[str, Mask]]:
         """Groups that have decisions, with a mask of each group's decisions."""
-        both = (("Bandit", self.own), ("Holdout", self.held))
-        return [(name, mask) for name, mask in both if mask.any()]
+        arms = (("Bandit", self.own), ("Holdout", self.held))
+        return [(name, mask) for name, mask in arms if mask.any()]
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -320,8 +325,8 @@ class Facts:
     @cached_property
     def _one(self) -> float:
         """Mean square of a reward, used so that a group without rewards has a nonzero error."""
-        came = self.table.arrived
-        return float(np.square(self.outcome[came]).mean()) if came.any() else 0.0
+        arrived = self.table.arrived
+        return float(np.square(self.outcome[arrived]).mean()) if arrived.any() else 0.0
 
     def row(self, which: Mask) -> dict[str, Any]:
         """Return the reward per decision with its interval, as a data row."""
@@ -460,8 +465,8 @@ class Calendar:
 
     def place(self, times: Times) -> NDArray[np.int64]:
         """Return the index of the period that contains each time."""
-        found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
-        return found
+        periods: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
+        return periods
 
     def counts(self, times: Times) -> Vector:
         """Return the number of times in each period."""

@@ -57,14 +57,14 @@ def bars(values: Sequence[float], partial: bool = False) -> str:
 
 def line(values: Sequence[float | None]) -> str:
     """Return a small line chart."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+    heights = [value for value in values if value is not None]
+    if len(heights) < 2:
         return _svg("")
-    low, high = min(known), max(known)
-    step = _WIDTH / (len(known) - 1)
+    low, high = min(heights), max(heights)
+    step = _WIDTH / (len(heights) - 1)
     points = " ".join(
         f"{n * step:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * (value - low) / ((high - low) or 1):.1f}"
-        for n, value in enumerate(known)
+        for n, value in enumerate(heights)
     )
     area = f'<polygon points="0,{_HEIGHT} {points} {_WIDTH},{_HEIGHT}"/>'
     return _svg(f'{area}<polyline points="{points}" vector-effect="non-scaling-stroke"/>')

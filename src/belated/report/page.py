@@ -101,8 +101,8 @@ def _head(data: Data) -> str:
     if needs:
         count = f"{needs} thing{' needs' if needs == 1 else 's need'} attention"
         pills += around("span", f'<span class="dot"></span>{count}', cls="pill warn")
-    before, what, after = headline.verdict(data)
-    verdict = f"{escape(before)}{element('b', what)}{escape(after)}"
+    before, emphasis, after = headline.verdict(data)
+    verdict = f"{escape(before)}{element('b', emphasis)}{escape(after)}"
     return (
         f'<div class="id">{element("h1", data["bandit"])}{pills}</div>'
         f"{element('p', _meta(data), cls='meta')}{around('p', verdict, cls='verdict')}"

@@ -69,16 +69,16 @@ class Panel:
             none = self.none if isinstance(self.none, str) else self.none(data)
             title = element("h3", self.heading)
             return around("div", title + element("p", none, cls="none"), cls="card", id=self.name)
-        said = self.words(data)
-        inner = element("h3", said.title) + element("p", said.definition, cls="sub")
+        words = self.words(data)
+        inner = element("h3", words.title) + element("p", words.definition, cls="sub")
         if items := self.legend(data):
             lines = "".join(
                 f'<li><i class="{kind}"></i>{element("span", name)} {element("b", number)}</li>'
                 for kind, name, number in items
             )
             inner += f'<ul class="leg">{lines}</ul>'
-        label = escape(said.title)
+        label = escape(words.title)
         inner += f'<div class="chart" id="chart-{self.name}" role="img" aria-label="{label}"></div>'
-        if said.why:
-            inner += element("p", said.why, cls="why")
+        if words.why:
+            inner += element("p", words.why, cls="why")
         return around("div", inner + numbers(table, self.columns), cls="card", id=self.name)

@@ -63,8 +63,8 @@ def spec(layers: Rows, height: int, **more: Any) -> Spec:
 
 def layer(rows: Rows | None, mark: Spec | str, **encoding: Any) -> Spec:
     """Return a layer with one mark; if ``rows`` is None, it inherits the specification's data."""
-    found: Spec = {"mark": mark, "encoding": encoding}
-    return found if rows is None else {"data": {"values": rows}, **found}
+    result: Spec = {"mark": mark, "encoding": encoding}
+    return result if rows is None else {"data": {"values": rows}, **result}
 
 
 def config(data: Spec) -> Spec:
@@ -122,8 +122,8 @@ class TimeAxis:
 
 def _moment(ms: int) -> Spec:
     at = datetime.fromtimestamp(ms / 1000, UTC)
-    found = {"year": at.year, "month": at.month, "date": at.day, "hours": at.hour}
-    return {**found, "minutes": at.minute, "seconds": at.second, "utc": True}
+    fields = {"year": at.year, "month": at.month, "date": at.day, "hours": at.hour}
+    return {**fields, "minutes": at.minute, "seconds": at.second, "utc": True}
 
 
 def y(field: str, form: str, **more: Any) -> Spec:
@@ -298,9 +298,9 @@ def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:
     ({'fill': 'var(--accent)'}, ['#1a1f36'])
     """
     if isinstance(part, dict):
-        return {name: coloured(one, palette) for name, one in part.items()}
+        return {name: coloured(item, palette) for name, item in part.items()}
     if isinstance(part, list):
-        return [coloured(one, palette) for one in part]
+        return [coloured(item, palette) for item in part]
     if isinstance(part, str) and part[:1] == "$" and part[1:] in LIGHT:
         return f"var(--{part[1:]})" if palette is None else palette[part[1:]]
     return part

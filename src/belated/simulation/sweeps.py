@@ -94,8 +94,8 @@ def simulate_many(
         meaning = () if rewards is None else (rewards,)
         mark = fingerprint(settings[world, name], delay, *meaning)
         cell |= {"rounds": rounds, "fingerprint": mark}
-        if (done := finished.get(_key(cell))) is not None:
-            runs.append(done)
+        if (finished_run := finished.get(_key(cell))) is not None:
+            runs.append(finished_run)
         else:
             todo.append(joblib.delayed(_run)(cell, policy, make, delay, rewards))
     with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):

@@ -33,14 +33,14 @@ class CellsContract:
     def test_values_round_trip(self) -> None:
         """Any bytes and names round-trip; versions count writes, and the store sets the time."""
         clock, name = ManualClock(), _unique("/%\\'_x")
-        with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
+        with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as second:
             assert isinstance(cells, Cells)
             assert cells.get([name]) == {}
             for version, value in enumerate([bytes(range(256)) * 9, b"", b"third"], start=1):
                 outcome = cells.transact({}, {name: value})
                 assert outcome.ok
-                ((found, cell),) = other.get([name, name]).items()
-                assert (found, cell.version, bytes(cell.value)) == (name, version, value)
+                ((stored_name, cell),) = second.get([name, name]).items()
+                assert (stored_name, cell.version, bytes(cell.value)) == (name, version, value)
                 assert cell.written == outcome.now
 
     def test_transactions_return_the_store_time(self) -> None:
@@ -109,28 +109,31 @@ class CellsContract:
         """If transactions expect the same version or a missing cell, exactly one commits."""
         clock = ManualClock()
         with closing(self.open_cells(clock)) as cells:
-            name, others = _unique("name"), [self.reopen(cells, clock) for _ in range(4)]
+            name, instances = _unique("name"), [self.reopen(cells, clock) for _ in range(4)]
             for turn in range(10):
                 if expects_absent:
                     cells.transact({}, {}, [name])
                 expected = {name: 0 if expects_absent else turn}
                 won = _at_once(
-                    [partial(_is_ok, other, expected, {name: b"mine"}) for other in others]
+                    [partial(_is_ok, instance, expected, {name: b"mine"}) for instance in instances]
                 )
                 assert won.count(True) == 1
-            for other in others:
-                other.close()
+            for instance in instances:
+                instance.close()
 
     def test_write_skew_is_prevented(self) -> None:
         """If two transactions each expect the other's cell to be missing, only one commits."""
         clock = ManualClock()
-        with closing(self.open_cells(clock)) as cells, closing(self.reopen(cells, clock)) as other:
+        with (
+            closing(self.open_cells(clock)) as cells,
+            closing(self.reopen(cells, clock)) as other_cells,
+        ):
             for _ in range(10):
                 first, second = _unique("first"), _unique("second")
                 won = _at_once(
                     [
                         partial(_is_ok, cells, {second: 0}, {first: b"1"}),
-                        partial(_is_ok, other, {first: 0}, {second: b"2"}),
+                        partial(_is_ok, other_cells, {first: 0}, {second: b"2"}),
                     ]
                 )
                 assert won.count(True) == 1

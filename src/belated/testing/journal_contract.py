@@ -154,8 +154,8 @@ class LogContract:
             assert appended.records == journal.read(0, last.position, 10)
             assert appended.positions == [record.position for record in appended.records]
             changed = msgspec.structs.replace(appended.records[-1], digest=bytes(32))
-            for id, known in (("d", last), ("e", changed)):
-                appended = journal.append_after([Void(id, 4)], known)
+            for id, record in (("d", last), ("e", changed)):
+                appended = journal.append_after([Void(id, 4)], record)
                 assert appended.records == []
                 assert appended.positions == [journal.end(0)]
             assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcde")  # type: ignore[union-attr]
@@ -321,8 +321,8 @@ class LogContract:
                 }
                 if homes["h"] == partition:
                     expected[single] = b"h"
-                everything = [record.position for record in journal.read(partition, 0, 100)]
-                assert journal.requests(partition, everything) == expected
+                all_positions = [record.position for record in journal.read(partition, 0, 100)]
+                assert journal.requests(partition, all_positions) == expected
                 assert journal.requests(partition, list(expected)[:1]) == dict(
                     list(expected.items())[:1]
                 )
@@ -361,16 +361,16 @@ class LogContract:
     def test_two_instances_share_records(self) -> None:
         """Two objects for the same log read each other's records and timestamps."""
         clock = ManualClock(1000)
-        with self.open_journal(2, clock) as first, self.reopen(first, clock) as other:
-            assert (other.bandit, other.partitions) == (first.bandit, 2)
+        with self.open_journal(2, clock) as first, self.reopen(first, clock) as second:
+            assert (second.bandit, second.partitions) == (first.bandit, 2)
             first.append([Settled(0, 1)])
             clock.now = 900
-            other.append([Settled(0, 2)])
+            second.append([Settled(0, 2)])
             first.append([Settled(0, 3)])
-            records = other.read(0, 0, 10)
+            records = second.read(0, 0, 10)
             assert records == first.read(0, 0, 10)
             assert [record.event for record in records] == [Settled(0, n) for n in (1, 2, 3)]
-            assert other.last_stamp(0) == 1000
+            assert second.last_stamp(0) == 1000
 
     # --- closing ----------------------------------------------------------------------------
 
@@ -423,9 +423,9 @@ class JournalContract(LogContract):
             log.append(events)
             log.import_records([Record(0, 9, 10**18, Opaque(b"\xc8from a release to come"))])
             log.append([Activation(id, 1) for id in ids])
-            everything = [record for p in range(4) for record in log.read(p, 0, 1_000)]
+            records = [record for p in range(4) for record in log.read(p, 0, 1_000)]
             for sample in ([ids[3]], ids[::7], [ids[1], ids[1]], ["nobody"], []):
-                expected = [r for r in everything if getattr(r.event, "id", None) in sample]
+                expected = [r for r in records if getattr(r.event, "id", None) in sample]
                 assert log.records_of(sample) == expected
 
     def test_lookup_limit_returns_the_first_records(self) -> None:
@@ -433,9 +433,9 @@ class JournalContract(LogContract):
         with self.open_journal(1, ManualClock()) as log:
             log.append([Reward("a", n, 1.0) for n in range(20)])
             log.append([Reward("b", 1, 1.0), _decision("a"), Void("a", 50)])
-            everything = log.read(0, 0, 100)
-            assert log.records_of(["a", "b"], 5) == [*everything[:5], *everything[20:22]]
-            assert log.records_of(["a"], 0) == [everything[21]]
+            records = log.read(0, 0, 100)
+            assert log.records_of(["a", "b"], 5) == [*records[:5], *records[20:22]]
+            assert log.records_of(["a"], 0) == [records[21]]
             assert len(log.records_of(["a"], 100)) == len(log.records_of(["a"])) == 22
 
     def test_ids_with_a_common_prefix_are_distinct(self) -> None:
@@ -654,13 +654,13 @@ class JournalContract(LogContract):
     def test_two_instances_share_lookups(self) -> None:
         """Events appended through one object are found through another, even after a lookup."""
         clock = ManualClock()
-        with self.open_journal(1, clock) as first, self.reopen(first, clock) as other:
-            assert other.decisions(["a"]) == {}
-            assert isinstance(other, UniqueLog)
+        with self.open_journal(1, clock) as first, self.reopen(first, clock) as second:
+            assert second.decisions(["a"]) == {}
+            assert isinstance(second, UniqueLog)
             first.append([_decision("a"), Settled(0, 4), ModeChanged(5, "off")])
-            assert other.decisions(["a"]) == {"a": _decision("a")}
-            assert other.mode() == ModeChanged(5, "off")
-            assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
+            assert second.decisions(["a"]) == {"a": _decision("a")}
+            assert second.mode() == ModeChanged(5, "off")
+            assert [record.event for record in second.settlements(0)] == [Settled(0, 4)]
 
     def test_closed_log_refuses_lookups(self) -> None:
         """Every lookup raises JournalClosed."""

@@ -51,10 +51,10 @@ class StoreContract:
             journal.append([Void("a", 5)])
         with (
             new_store.journal("offers") as journal,
-            new_store.journal("offers", partitions=4) as other,
+            new_store.journal("offers", partitions=4) as second,
         ):
             assert journal.partitions == 4
-            assert [record.event for record in other.records_of(["a"])] == [Void("a", 5)]
+            assert [record.event for record in second.records_of(["a"])] == [Void("a", 5)]
         with pytest.raises(JournalMismatch, match="partitions"):
             new_store.journal("offers", partitions=2)
         with new_store.journal() as journal:
@@ -77,41 +77,41 @@ class StoreContract:
         new_store.journal("other").close()
         with (
             closing(new_store.coordination("offers")) as offers,
-            closing(new_store.coordination("other")) as other,
+            closing(new_store.coordination("other")) as second,
         ):
             assert offers.acquire_lease("me", 100.0) is not None
-            assert other.leader() is None
+            assert second.leader() is None
 
     def test_keys_are_shared_by_the_store(self, new_store: Store) -> None:
         """A key created through one object is visible through another."""
-        with closing(new_store.keys()) as keys, closing(new_store.keys()) as other:
+        with closing(new_store.keys()) as keys, closing(new_store.keys()) as second:
             assert keys.create("id", "shop", ["*"], ["read"], None, b"hash")
-            assert [key.id for key in other.live()] == ["id"]
+            assert [key.id for key in second.live()] == ["id"]
 
     def test_session_serves_many_bandits(self, new_store: Store) -> None:
         """A session stores batches for several bandits, and reads all their states at once."""
         with closing(new_store.session()) as session:
             assert isinstance(session, StoreSession)
             assert session.ends(["a", "b"]) == {}
-            journal, other = session.journal("a", partitions=2), session.journal("b")
+            journal, second_journal = session.journal("a", partitions=2), session.journal("b")
             x = np.ones(2, dtype=np.float32)
             first, second = (Decision("mine", n, n, 0, x, 0.5, 1.0, 0) for n in (1, 2))
             generated = Decision("018bcfe5680070001234567890abcdef", 3, 3, 0, x, 0.5, 1.0, 0)
             appended = session.append_all(
                 [
                     Batch(journal, [first, Reward("y", 5, 1.0), second], ["mine"], {0: b"of it"}),
-                    Batch(other, [Void("x", 6), generated], (), {1: b"of b's"}),
+                    Batch(second_journal, [Void("x", 6), generated], (), {1: b"of b's"}),
                 ]
             )
-            assert [len(each.positions) for each in appended] == [3, 2]
+            assert [len(receipt.positions) for receipt in appended] == [3, 2]
             assert appended[0].standing == {"mine": first}
             assert appended[0].positions[0] == appended[0].positions[2]
             assert list(appended[1].positions) == [1, 2]
-            assert other.requests(0, [1, 2]) == {2: b"of b's"}
-            with new_store.journal("a") as again:
-                assert again.decisions(["mine"]) == {"mine": first}
+            assert second_journal.requests(0, [1, 2]) == {2: b"of b's"}
+            with new_store.journal("a") as reopened:
+                assert reopened.decisions(["mine"]) == {"mine": first}
             # On the second call, the first decision with the id wins; other bandits are unaffected.
-            batches = [Batch(journal, [second], ["mine"]), Batch(other, [Void("z", 7)])]
+            batches = [Batch(journal, [second], ["mine"]), Batch(second_journal, [Void("z", 7)])]
             repeated = session.append_all(batches)
             assert repeated[0].standing == {"mine": first}
             assert list(repeated[1].positions) == [3]
@@ -152,10 +152,10 @@ class StoreContract:
             leads["b"].acquire_lease("another", 100.0)
             leads["c"].acquire_lease("me", 1.0)
             assert epoch is not None
-            held = {name: Held("me", epoch) for name in ("a", "b", "c")}
+            leases = {name: Held("me", epoch) for name in ("a", "b", "c")}
             leads["b"].release_lease("another")
             leads["b"].acquire_lease("another", 100.0)
-            assert renew_leases(session.cells, held, 100.0) == {"a", "c"}
+            assert renew_leases(session.cells, leases, 100.0) == {"a", "c"}
             leaders_now = {name: lead.leader() for name, lead in leads.items()}
             holders = {name: leader.holder for name, leader in leaders_now.items() if leader}
             assert holders == {"a": "me", "b": "another", "c": "me"}
@@ -164,10 +164,10 @@ class StoreContract:
     def test_closing_one_journal_keeps_the_session_open(self, new_store: Store) -> None:
         """Closing one journal leaves the session's other journals usable."""
         session = new_store.session()
-        journal, other = session.journal("a"), session.journal("b")
+        journal, second_journal = session.journal("a"), session.journal("b")
         journal.close()
         with pytest.raises(JournalClosed):
             journal.end(0)
-        assert other.append([Void("x", 5)]) == [1]
-        other.close()
+        assert second_journal.append([Void("x", 5)]) == [1]
+        second_journal.close()
         session.close()

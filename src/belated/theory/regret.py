@@ -250,8 +250,8 @@ def regret_bayes_theorem(
     >>> regret_bayes_theorem("independent", setting, law, warmup=206_400) / setting.horizon
     0.1065
     """
-    *others, last = _terms(assumption, delay, setting.horizon, 1.0 / setting.horizon)
-    return _total_bayes(setting, [*others, last + (assumption != "bounded")], warmup)
+    *terms, last = _terms(assumption, delay, setting.horizon, 1.0 / setting.horizon)
+    return _total_bayes(setting, [*terms, last + (assumption != "bounded")], warmup)
 
 
 def _terms(

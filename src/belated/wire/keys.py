@@ -82,9 +82,9 @@ def check_key(key: Any) -> str:
 
 def check_scope(scope: Any) -> KeyScope:
     """Return ``scope`` unchanged; raise InvalidInput if it is unknown."""
-    for known in SCOPES:
-        if scope == known:
-            return known
+    for candidate in SCOPES:
+        if scope == candidate:
+            return candidate
     raise InvalidInput(f"unknown scope {scope!r}: choose from {', '.join(SCOPES)}", scope)
 
 

@@ -436,7 +436,7 @@ class DecisionDetails(Answer, frozen=True):
     @classmethod
     def of(cls, history: DecisionHistory) -> DecisionDetails:
         """Return the response for the history of a decision."""
-        entry, event, kept = history.entry, history.decision, history.request
+        entry, event, request = history.entry, history.decision, history.request
         chosen = None
         if event is not None:
             chosen = Chosen(
@@ -456,7 +456,9 @@ class DecisionDetails(Answer, frozen=True):
             incomplete=history.incomplete,
             due=None if entry is None else entry.due,
             records=[Happened.of(*record) for record in history.records],
-            request=None if kept is None else Offered(**KeptRequest.read(kept, event).to_dict()),
+            request=None
+            if request is None
+            else Offered(**KeptRequest.read(request, event).to_dict()),
             subject=history.subject,
         )
 

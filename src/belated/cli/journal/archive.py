@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         rewards, retention = semantics(options, configured(journal))
         archive = Archive(options.folder, bandit.name)
         with Progress("read", sum(ends_of(journal))) as progress:
-            written = archive_journal(
+            archived = archive_journal(
                 journal,
                 archive,
                 rewards=rewards,
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> None:
                 support=family_in(bandit.identity.get("family", "")).support,
                 step=progress.step,
             )
-    if not written:
+    if not archived:
         print(f"no further days of {bandit.name} are final")
         return
-    days = sorted({day.day for day in written})
-    count = several(sum(day.decisions for day in written), "decision")
+    days = sorted({day.day for day in archived})
+    count = several(sum(day.decisions for day in archived), "decision")
     print(f"{count} of {bandit.name} archived, {days[0]} to {days[-1]}")

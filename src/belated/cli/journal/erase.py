@@ -57,19 +57,19 @@ def run(options: argparse.Namespace) -> int:
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)
         # Decisions in a base cannot be erased, even if their records have not been dropped yet.
-        known = {
+        stored_keys = {
             erased_key_in(record.event)
             for record in journal.records_of(ids)
             if record.position > starts[record.partition].position
         }
-        unknown = [id for id in ids if erased_key_of(id) not in known]
+        unknown = [id for id in ids if erased_key_of(id) not in stored_keys]
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"
             if any(start.position for start in starts):
                 message += " (old records were trimmed)"
             raise InvalidInput(f"{message}: nothing was erased", unknown)
-        now, who = journal.now(), actor()
-        journal.append([Erased(erased_key_of(id), now, options.reason, who) for id in ids])
+        now, operator = journal.now(), actor()
+        journal.append([Erased(erased_key_of(id), now, options.reason, operator) for id in ids])
         print(f"{several(len(ids), 'decision')} of {journal.bandit} erased")
     return 0
 
@@ -80,8 +80,8 @@ def _erase_subject(address: str, subject: str, options: argparse.Namespace) -> i
         if not records:
             message = f"{journal.bandit} has no record of the subject {subject!r}"
             raise InvalidInput(f"{message}: nothing was erased", subject)
-        now, who = journal.now(), actor()
-        events = erasure_of_subject(records, subject, now, options.reason, who)
+        now, operator = journal.now(), actor()
+        events = erasure_of_subject(records, subject, now, options.reason, operator)
         journal.append(events)
         decisions = several(len(events) - 1, "decision")
         print(f"1 subject of {journal.bandit} erased, with {decisions}")

@@ -118,8 +118,8 @@ def _rebase(
     with Progress("folded", sum(new)) as progress:
         bases = make_bases(journal, fold, last, progress.step)
     for base in bases:
-        known = undone[base.partition]
-        trim(journal, base, last[base.partition], known, reason=reason, actor=actor())
+        undoing = undone[base.partition]
+        trim(journal, base, last[base.partition], undoing, reason=reason, actor=actor())
 
 
 def _drop(journal: Journal) -> int:

@@ -134,8 +134,8 @@ def verify(
                 folds = None
         if folds is not None:
             ends = folds.ends
-        held: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
-        with Progress("verified", sum(ends)) as progress, held:
+        hold: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
+        with Progress("verified", sum(ends)) as progress, hold:
             for partition, end in enumerate(ends):
                 stops = heads.stops(partition, end)
                 for page in _intact_pages(journal, partition, stops, report.damage):
@@ -311,7 +311,7 @@ class Comparison:
         Raises:
             CorruptEvent: the record of an erasure or retraction is damaged.
         """
-        known = undoing_in(journal)
+        undoing = undoing_in(journal)
         while True:
             changed: list[HistoryChanged] = []
             with self._snapshots():
@@ -319,9 +319,9 @@ class Comparison:
             # Read the ends after loading the snapshots, so that no snapshot is beyond them.
             self.ends = ends_of(journal)
             self.whole.begin(journal)
-            if (now := undoing_in(journal)) == known:
+            if (latest := undoing_in(journal)) == undoing:
                 break
-            known = now  # start again, so that both folds include new erasures and retractions
+            undoing = latest  # start again, so that both folds include new erasures and retractions
             self.short.clear()
             self.whole.clear()
         self.report.differences += [_other_history(error) for error in changed]
@@ -369,8 +369,8 @@ class Comparison:
                 why = f"the snapshot includes an event this release cannot read, at {place}"
                 self.report.not_compared.append(f"{why}: upgrade belated")
             else:
-                what = f"this release cannot read the event at {place}"
-                self.report.notes.append(f"{what}: only earlier records were compared")
+                fault = f"this release cannot read the event at {place}"
+                self.report.notes.append(f"{fault}: only earlier records were compared")
         if self._halted[partition]:
             return
         try:
@@ -381,11 +381,11 @@ class Comparison:
             return
         except HistoryUndone:
             if isinstance(record.event, Overwritten):
-                what = "was overwritten, but no record erases its decision"
+                fault = "was overwritten, but no record erases its decision"
             else:
-                what = "erases or retracts earlier records, but is missing in the journal's index"
+                fault = "erases or retracts earlier records, but is missing in the journal's index"
             where = f"the record at partition {partition}, position {record.position}"
-            self.report.damage.append(f"{where} {what}")
+            self.report.damage.append(f"{where} {fault}")
             return
         if not self._broken and record.position > self.short.positions[partition]:
             with self._snapshots():
@@ -403,23 +403,23 @@ class Comparison:
     def _compare(self) -> None:
         report, whole, short = self.report, self.whole, self.short
         for state, count in whole.counts.items():
-            if (other := short.counts[state]) != count:
+            if (short_count := short.counts[state]) != count:
                 report.differences.append(
-                    f"{state}: {other:,} with the snapshots, {count:,} without"
+                    f"{state}: {short_count:,} with the snapshots, {count:,} without"
                 )
         if not report.differences:  # otherwise, the following differ, too
             if whole.digest != short.digest:
                 report.differences.append("digest: the states of some decisions differ")
             if not same_sums(whole, short):
                 report.differences.append("sums: the learned rewards or rows differ")
-            for what, state_of in KNOWN.items():
+            for part, state_of in KNOWN.items():
                 if not all(
-                    np.array_equal(state_of(adapter), state_of(other))
-                    for adapter, other in zip(
+                    np.array_equal(state_of(adapter), state_of(counterpart))
+                    for adapter, counterpart in zip(
                         whole.adapters.values(), short.adapters.values(), strict=True
                     )
                 ):
-                    report.differences.append(what)
+                    report.differences.append(part)
 
     def _compare_estimates(self) -> None:
         whole, short = self.whole.learner.estimate, self.short.learner.estimate
@@ -435,8 +435,8 @@ class Comparison:
             yield
         except Exception as error:
             if not self._broken:
-                what = f"{type(error).__name__}: {error}"
-                self.report.differences.append(f"folding from the snapshots failed ({what})")
+                problem = f"{type(error).__name__}: {error}"
+                self.report.differences.append(f"folding from the snapshots failed ({problem})")
             self._broken = True
 
 
@@ -474,13 +474,15 @@ class Expected(NamedTuple):
         Raises:
             InvalidInput: the text is not a head, or is a head of a different journal.
         """
-        number, slash, rest = text.strip().rpartition("/")
-        head = Head.parse(rest)
+        number, slash, digest = text.strip().rpartition("/")
+        head = Head.parse(digest)
         first = int(number) if number.isdecimal() else 0
-        of = f"partition {number}" if slash else f"{len(head.positions)} partitions"
+        scope = f"partition {number}" if slash else f"{len(head.positions)} partitions"
         whole = number.isdecimal() and first < partitions and len(head.positions) == 1
         if not (whole if slash else len(head.positions) == partitions):
-            message = f"{text!r} is a head of {of}, but this journal has {partitions} partitions:"
+            message = (
+                f"{text!r} is a head of {scope}, but this journal has {partitions} partitions:"
+            )
             raise InvalidInput(f"{message} pass a head of this journal", text)
         return cls(text, dict(enumerate(head.positions, start=first)), head.digest)
 
@@ -523,7 +525,7 @@ class Heads:
     def differences(self) -> list[str]:
         """Return descriptions of how the records differ from the expected heads."""
         checked = [head for head in self._expected if not self._trimmed(head)]
-        return [what for head in checked if (what := self._difference(head))]
+        return [difference for head in checked if (difference := self._difference(head))]
 
     def out_of_sight(self) -> list[str]:
         """Return the heads that cannot be verified because their records were trimmed."""

@@ -42,10 +42,10 @@ def run(options: argparse.Namespace) -> None:
     rate = check_rate(options.rate)
     key, id = new_key()
     with opened(options) as (keys, config):
-        known = [bandit.name for bandit in config.bandits]
-        names = ", ".join(known)
+        known_bandits = [bandit.name for bandit in config.bandits]
+        names = ", ".join(known_bandits)
         for bandit in bandits:
-            if bandit not in (ALL, *known):
+            if bandit not in (ALL, *known_bandits):
                 message = f"{options.config} has no bandit {bandit!r}; known bandits: {names}"
                 raise InvalidInput(message, bandit)
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):

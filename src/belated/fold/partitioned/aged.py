@@ -89,7 +89,7 @@ class AgedSums(NamedTuple):
     delays: Vector
 
     def __add__(self, other: Self) -> Self:  # type: ignore[override]
-        return type(self)(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return type(self)(*(left + right for left, right in zip(self, other, strict=True)))
 
     def faded(self, policy: Policy, since: int) -> Self:
         """Return the sums with the weights that apply ``since`` microseconds later."""
@@ -107,14 +107,14 @@ class AgedSums(NamedTuple):
         """Restore the sums from the result of :meth:`pack`."""
         matrix = *shape, shape[-1]
         shapes = [(1,), (2,), shape, shape, matrix, matrix, matrix, matrix, (3 * len(EDGES) + 2,)]
-        stops = np.cumsum([math.prod(each) for each in shapes])[:-1]
+        stops = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         pieces = np.split(np.frombuffer(data, dtype="<f8"), stops)
-        return cls(*(piece.reshape(each) for piece, each in zip(pieces, shapes, strict=True)))
+        return cls(*(piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)))
 
     def law(self, window: int, estimator: Thinned) -> ConversionLaw:
         """Return the delay distribution that fits the sums."""
-        silent, arrived, known = self.delays[:-2].reshape(3, len(EDGES))
-        sums = DelaySums(silent, arrived, known, self.delays[-2:])
+        silent, arrived, reached = self.delays[:-2].reshape(3, len(EDGES))
+        sums = DelaySums(silent, arrived, reached, self.delays[-2:])
         return merged_law(sums, tick=TICK / window, shrinkage=estimator.shrinkage)
 
 
@@ -305,8 +305,8 @@ class AgedMerging(Merging):
         estimate = newton_step(likelihood, family=family, prior=policy.start)
         # As for a single learner, an estimated prior does not widen exploration with a half-life.
         prior = policy.start if self.center.law is None else estimate.prior
-        known = prior_precision(prior, family, phi)
-        precision = sandwich(known, total.bread / phi, total.filling / phi, total.moved)
+        base = prior_precision(prior, family, phi)
+        precision = sandwich(base, total.bread / phi, total.filling / phi, total.moved)
         step = estimate.theta - self.center.theta
         theta = self.center.theta + min(1.0, LONGEST / (np.linalg.norm(step) or 1.0)) * step
         share = policy.pending_weight

@@ -45,7 +45,7 @@ class Center(NamedTuple):
         numbers = np.frombuffer(model.center, dtype="<f8")
         if len(numbers) not in (2 + dim, 2 + dim + 2 * size):
             return None
-        theta, rest = numbers[2 : 2 + dim].reshape(shape).copy(), numbers[2 + dim :]
+        theta, law_numbers = numbers[2 : 2 + dim].reshape(shape).copy(), numbers[2 + dim :]
         decisions, at = numbers[:2].astype(np.int64).tolist()
-        law = ConversionLaw(*rest.reshape(2, size)) if len(rest) else None
+        law = ConversionLaw(*law_numbers.reshape(2, size)) if len(law_numbers) else None
         return cls(theta, model.center_number, model.center_n, law, decisions, at)

@@ -38,24 +38,24 @@ learns at the end of a window of decisions: use learners = "one"
     """
     estimator = policy.estimator
     if isinstance(rewards, ConversionsOnly):
-        what = _unmergeable_conversions(policy, rewards)
+        obstacle = _unmergeable_conversions(policy, rewards)
     elif isinstance(rewards, DefaultAfter) and rewards.learn == "together":
-        what = "DefaultAfter(learn='together')"
+        obstacle = "DefaultAfter(learn='together')"
     elif policy.half_life == "auto":
-        what = "half_life='auto', which compares predictions with outcomes"
+        obstacle = "half_life='auto', which compares predictions with outcomes"
     elif policy.half_life is not None and policy.family.dispersion is None:
-        what = "a half-life and rewards of unknown variance, which need all rows"
+        obstacle = "a half-life and rewards of unknown variance, which need all rows"
     elif policy.learns_after is not None:
-        what = "a policy that learns at the end of a window of decisions"
+        obstacle = "a policy that learns at the end of a window of decisions"
     elif not isinstance(estimator, Laplace | Ridge | Online):
-        what = f"the estimator {estimator!r}"
+        obstacle = f"the estimator {estimator!r}"
     elif isinstance(estimator, Laplace) and estimator.mean_correction:
-        what = "an estimator that corrects the mean, which needs all rows in one place"
+        obstacle = "an estimator that corrects the mean, which needs all rows in one place"
     else:
-        what = None
-    if what is None:
+        obstacle = None
+    if obstacle is None:
         return
-    message = f'several learners cannot share a bandit with {what}: use learners = "one"'
+    message = f'several learners cannot share a bandit with {obstacle}: use learners = "one"'
     raise InvalidInput(message, policy)
 
 
@@ -72,7 +72,7 @@ def _unmergeable_conversions(policy: Policy, rewards: ConversionsOnly) -> str | 
             size > CHEAP
         ),
     }
-    return next((what for what, applies in reasons.items() if applies), None)
+    return next((name for name, applies in reasons.items() if applies), None)
 
 
 class PartitionLearner(Learner):

@@ -62,7 +62,7 @@ def _check_combination(policy: Policy, rewards: Rewards) -> None:
         "the estimator Online()": isinstance(policy.estimator, Online),
         "a custom family": policy.family.number is None,
     }
-    for what, applies in reasons.items():
+    for option, applies in reasons.items():
         if applies:
-            message = f"ConversionsOnly cannot be combined with {what}: remove it"
+            message = f"ConversionsOnly cannot be combined with {option}: remove it"
             raise InvalidInput(f"{message}, or use rewards=DefaultAfter(window)", policy)

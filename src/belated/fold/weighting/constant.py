@@ -105,8 +105,8 @@ class Constant:
     def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
         """Update the model with a reward; return the new weight of its row."""
         model, pending, share = self.learner.model, self.share_of_pending, self.share(began)
-        again = y, self.share(began, self.learner.data_under_fit)
-        learned: float = self.learner.step("learn", x, y, share, again=again)
+        repeat = y, self.share(began, self.learner.data_under_fit)
+        learned: float = self.learner.step("learn", x, y, share, again=repeat)
         if model.effective_n is not None:
             model.effective_n += share
         if pending < 1.0 and (self.gram or pending > 0.0):
@@ -146,12 +146,12 @@ class Constant:
         _, weight = model.predict(x)
         if self.observed is not None:
             add_gram(self.observed, x[None, :], np.array([-weight]))
-        done = learner.step("retract", x, y, weight)
+        success = learner.step("retract", x, y, weight)
         if self._has_one_root:  # the retraction has already updated it
             model.pending -= 1
         else:
-            done = learner.step("remove_pending", x, 1.0 if self.gram else weight) and done
-        if not done:
+            success = learner.step("remove_pending", x, 1.0 if self.gram else weight) and success
+        if not success:
             learner.fit()
 
     def restart(self, handle: int, began: int, partition: int) -> None:
@@ -270,10 +270,10 @@ class Constant:
         refit.data = data = self.data(copy=True)
         part: Any = ... if block is None else block
         prior, start = self._prior_of(block), learner.model.theta[part].copy()
-        held, unsummed = self.held.matrix[part], refit.before
+        fixed, unsummed = self.held.matrix[part], refit.before
 
         def sums() -> tuple[Matrix, Matrix]:
-            return self.counted[part].copy(), self._outstanding(data)[part] + held
+            return self.counted[part].copy(), self._outstanding(data)[part] + fixed
 
         current_sums = None if self.sums_late else sums()
 
@@ -354,8 +354,8 @@ class Constant:
         if block is None:
             return prior
         determined, square = self.contributions.sum(axis=0) - self.contributions[block]
-        others = float(determined), float(square)
-        return Prior(prior.mean[block], prior.precision[block], prior.adaptive, others)
+        evidence = float(determined), float(square)
+        return Prior(prior.mean[block], prior.precision[block], prior.adaptive, evidence)
 
     def _explored(self, estimate: Estimate, part: Any) -> Matrix:
         """Return the precision of an estimate, with the estimated prior replaced by the policy's.

@@ -174,16 +174,16 @@ class AgeClock:
             reported: when each conversion was reported, in order.
             began: when the decision of each conversion took effect.
         """
-        found = deliveries(reported, self._window, began)
+        batches = deliveries(reported, self._window, began)
         if self._delivery == "auto":
-            self.in_batches = found.are_batches or found.is_first_batch(self.now)
+            self.in_batches = batches.are_batches or batches.is_first_batch(self.now)
         if not self.in_batches:
             return None
-        ends = found.ends.tolist()
+        ends = batches.ends.tolist()
         self._last_reported = ends[-1] if ends else SILENT
         complete = ends if self._is_quiet else ends[:-1]
         self._delivered = complete[-1] if complete else 0
-        return found
+        return batches
 
 
 class Fading(NamedTuple):
@@ -207,11 +207,11 @@ def conversions_in(
     times: Sequence[Times],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when conversions were reported, in order, and when their decisions took effect."""
-    came = np.concatenate([column.came for column in times])
+    arrived = np.concatenate([column.came for column in times])
     began = np.concatenate([column.began for column in times])
-    came, began = came[came != SILENT], began[came != SILENT]
-    order = np.lexsort((began, came))
-    return came[order], began[order]
+    arrived, began = arrived[arrived != SILENT], began[arrived != SILENT]
+    order = np.lexsort((began, arrived))
+    return arrived[order], began[order]
 
 
 def decided(
@@ -237,14 +237,14 @@ def decided(
     for store, times in learned:
         start = 0 if fading is None else times.first_after(fading.oldest)
         remains = times.began[start:] != REMOVED
-        began, came = times.began[start:][remains], times.came[start:][remains]
+        began, arrived = times.began[start:][remains], times.came[start:][remains]
         rows, y = store.since(start)
         if batches is not None:
-            y = np.where(came <= until, y, 0.0)
-        in_window = (came != SILENT) & (came <= until) & (came - began <= window)
+            y = np.where(arrived <= until, y, 0.0)
+        in_window = (arrived != SILENT) & (arrived <= until) & (arrived - began <= window)
         parts.append(_aged(began, rows, y, window, until, fading))
         converted_began.append(began[in_window])
-        converted_came.append(came[in_window])
+        converted_came.append(arrived[in_window])
     for began, rows, _ in pending:
         parts.append(_aged(began, rows, np.zeros(len(rows)), window, until, fading))
     shape = learned[0][0].shape
@@ -281,8 +281,8 @@ def _conversions(
     if batches is None:
         return Conversions(delay, np.zeros(len(delay)), age, weight)
     # The conversion happened after the previous delivery.
-    which = np.searchsorted(batches.starts, came, side="right") - 1
-    before = np.where(which > 0, batches.ends[which - 1], 0)
+    batch = np.searchsorted(batches.starts, came, side="right") - 1
+    before = np.where(batch > 0, batches.ends[batch - 1], 0)
     after = np.clip((before - began) / window, 0.0, delay)
     return Conversions(after, delay - after, age, weight)
 
@@ -377,9 +377,9 @@ class ExpectedConversions(Constant):
 
     def learned_page(self, rows: Row, y: Vector, recorded: NDArray[np.int64]) -> None:
         """Handle many stored rewards in bulk mode."""
-        came = recorded[y != 0.0]
-        if len(came):
-            self._convert(len(came), int(came.max()))
+        arrived = recorded[y != 0.0]
+        if len(arrived):
+            self._convert(len(arrived), int(arrived.max()))
 
     def _convert(self, count: int, recorded: int) -> None:
         """Add ``count`` conversions, and schedule a fit or a step."""
@@ -466,8 +466,8 @@ class ExpectedConversions(Constant):
     def fit_cost(self) -> float:
         """Approximate number of floating-point operations of the fit that is due."""
         *blocks, size = self.policy.shape
-        each = size**2 + LIKELIHOOD
-        return LAW + math.prod(blocks) * size**3 + self.learner.model.decisions * each
+        per_decision = size**2 + LIKELIHOOD
+        return LAW + math.prod(blocks) * size**3 + self.learner.model.decisions * per_decision
 
     def finish(self, recorded: int) -> None:
         """Finish a record: run a fit or take a step if one is due."""
@@ -525,13 +525,13 @@ class ExpectedConversions(Constant):
     def begin_fit(self, refit: Refit) -> Callable[[], Fitted]:
         """Return a function that fits the current data; it can be called from any thread."""
         read, prior, start = self._reader(copy=True), self.prior, self.learner.model.theta.copy()
-        now, until, held = self.learner.now, self._clock.until, self.held
+        now, until, information = self.learner.now, self._clock.until, self.held
         self._schedule()
 
         def fit() -> Fitted:
             data = read()
             estimate = self.fit(data, prior, start, polish=False)
-            return self._fitted(refit, estimate, data, now, until, held)
+            return self._fitted(refit, estimate, data, now, until, information)
 
         return fit
 
@@ -579,8 +579,8 @@ class ExpectedConversions(Constant):
 
     def go_on_from(self, estimate: Estimate, data: object) -> None:
         """Continue from a fit."""
-        now, until, held = self.learner.now, self._clock.until, self.held
-        self.finish_fit(self._fitted(Refit(), estimate, data, now, until, held))
+        now, until, information = self.learner.now, self._clock.until, self.held
+        self.finish_fit(self._fitted(Refit(), estimate, data, now, until, information))
         self._schedule()
 
     def finish_fit(self, fitted: Fitted) -> None:
@@ -667,6 +667,6 @@ class ExpectedConversions(Constant):
 
     def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
         """Restore the result of :meth:`pack`, in bulk mode."""
-        came = self.learner.times[partition].came
-        self.converted += int((came != SILENT).sum())
-        self._clock.told(int(came.max(initial=SILENT)))
+        arrived = self.learner.times[partition].came
+        self.converted += int((arrived != SILENT).sum())
+        self._clock.told(int(arrived.max(initial=SILENT)))

@@ -55,27 +55,29 @@ class DecayedSum:
 
     def add(self, time: int, term: Vector | Matrix, sign: float = 1.0) -> None:
         """Add a term with its time, or subtract it if ``sign`` is -1."""
-        whole, rest = divmod(time, self.half_life)
+        whole, remainder = divmod(time, self.half_life)
         self._move_to(whole)
         assert self.epoch is not None
-        self._total += math.ldexp(sign * 2.0 ** (rest / self.half_life), whole - self.epoch) * term
+        self._total += (
+            math.ldexp(sign * 2.0 ** (remainder / self.half_life), whole - self.epoch) * term
+        )
 
     def add_rows(self, times: NDArray[np.int64], rows: Matrix, weights: Vector) -> None:
         """Add Σ w x xᵀ; negative weights subtract rows."""
         if not len(times):
             return
-        whole, rest = np.divmod(times, self.half_life)
+        whole, remainder = np.divmod(times, self.half_life)
         self._move_to(int(whole.max()))
         shift = np.maximum(whole - self.epoch, -4 * GONE * GONE).astype(np.int32)
-        factors = np.ldexp(np.exp2(rest / self.half_life), shift)
+        factors = np.ldexp(np.exp2(remainder / self.half_life), shift)
         self._total += gram(rows, weights * factors, self._total.shape[:-1])
 
     def at(self, time: int) -> NDArray[np.float64]:
         """Return the sum with the weights at a given time."""
         if self.epoch is None:
             return self._total.copy()
-        whole, rest = divmod(time, self.half_life)
-        scale = math.ldexp(2.0 ** (-rest / self.half_life), min(self.epoch - whole, 1000))
+        whole, remainder = divmod(time, self.half_life)
+        scale = math.ldexp(2.0 ** (-remainder / self.half_life), min(self.epoch - whole, 1000))
         return scale * self._total
 
     def clear(self) -> None:

@@ -114,15 +114,15 @@ class Cluster:
 
     def translation(self, error: KafkaError) -> Exception:
         """Translate a Kafka error."""
-        what = error.str() or error.name()
+        reason = error.str() or error.name()
         if error.code() in REFUSED:
-            message = f"{self.place} refused the request ({what})"
+            message = f"{self.place} refused the request ({reason})"
             return JournalError(f"{message}: grant this client the permission")
         if error.code() in _MISSING:
             remedy = "the topic may have been deleted; restore it, or open another bandit"
-            return JournalError(f"{self.place}: {what}: {remedy}")
+            return JournalError(f"{self.place}: {reason}: {remedy}")
         outcome = "nothing was acknowledged, so it is safe to retry"
-        return JournalUnavailable(f"{self.place} is unavailable: {what}; {outcome}")
+        return JournalUnavailable(f"{self.place} is unavailable: {reason}; {outcome}")
 
     def timed_out(self) -> JournalUnavailable:
         """Return the error for brokers that did not respond in time."""

@@ -73,8 +73,8 @@ class WorkerGroup:
             self._join()
         with self._changed:
             self._doubted = {number: end for number, end in self._doubted.items() if now < end}
-            held = self._held - self._doubted.keys()
-            return Claim(tuple(sorted(held)), tuple(sorted(held & self._surplus)))
+            partitions = self._held - self._doubted.keys()
+            return Claim(tuple(sorted(partitions)), tuple(sorted(partitions & self._surplus)))
 
     def give_back(self, partitions: Collection[int]) -> None:
         """Release partitions to other workers immediately."""

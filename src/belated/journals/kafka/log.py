@@ -372,8 +372,8 @@ class KafkaJournal(CellShelf, NamedJournal):
         # The third byte of an event is its kind; operator actions are rare.
         starts = np.concatenate([[0], page.ends[:-1]])[: len(page)]
         kinds = page.data[starts + 2]
-        others = np.flatnonzero((kinds > _LAST_OF_DECISIONS) & ~np.isin(kinds, _OF_SUBJECTS))
-        self._keep_acts(page.record(int(n), partition) for n in others)
+        lines = np.flatnonzero((kinds > _LAST_OF_DECISIONS) & ~np.isin(kinds, _OF_SUBJECTS))
+        self._keep_acts(page.record(int(n), partition) for n in lines)
 
     def _read(
         self, reader: Reader, partition: int, after: int, limit: int

@@ -69,4 +69,4 @@ def _packed(
 
 
 def _read(rows: list[Row]) -> dict[str, Cell]:
-    return {name: Cell(version, written, value) for name, version, written, value in rows}
+    return {name: Cell(version, stamp, value) for name, version, stamp, value in rows}

@@ -136,10 +136,10 @@ class Arrivals:
         check_requests(events, requests)
         if not requests:
             return
-        sent = range(len(events)) if self._sent is None else self._sent
+        indices = range(len(events)) if self._sent is None else self._sent
         by_index: dict[int, bytes] = {}
         for n, request in requests.items():
-            by_index.setdefault(sent[n], request)
+            by_index.setdefault(indices[n], request)
         self.values["kept"] = pack_integers([index + 1 for index in by_index], 8)
         self.values["requests"] = pack_bytes(list(by_index.values()))
 
@@ -419,8 +419,8 @@ class PostgresJournal(StoredJournal):
     ) -> Appended:
         """Look up the ids under a lock, then append; skip decisions whose id has a decision."""
         self._lock_partitions(talk, {route(event, self._partitions) for event in events})
-        known = self._find(talk, {erased_key_of(id) for id in ids}, 0)
-        first = FirstDecisions(events, ids, known)
+        stored = self._find(talk, {erased_key_of(id) for id in ids}, 0)
+        first = FirstDecisions(events, ids, stored)
         if not first.events:
             return first.appended([])
         arrivals = self._arrivals(first.events, requests=first.requests(requests))

@@ -57,11 +57,11 @@ def check_pooler(
     A session pooler assigns each client a separate server process.
     """
     own: set[int] = set()
-    others: set[int] = set()
+    other_processes: set[int] = set()
     for _ in range(_SAMPLES):
         own.add(_process(connection))
-        others.add(_process(other))
-    if len(own) > 1 or len(others) > 1 or own & others:
+        other_processes.add(_process(other))
+    if len(own) > 1 or len(other_processes) > 1 or own & other_processes:
         message = (
             "is behind a pooler that shares connections between transactions, as PgBouncer does "
             "with pool_mode = transaction: session settings that durability depends on would not "
@@ -255,9 +255,9 @@ class PostgresSession:
         talk = Talk(connection)
         check_settings(talk.run_query("settings")[0], self.place)
         if _process(connection) != connection.pgconn.backend_pid:  # behind a pooler
-            with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
-                other.patience = connection.patience
-                check_pooler(connection, other, self.place)
+            with Connection.connect(make_conninfo("", **settings), autocommit=True) as second:
+                second.patience = connection.patience
+                check_pooler(connection, second, self.place)
         lock, statement = self._wait, self._wait + _GRACE / 2
         talk.run_query("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
 
@@ -283,30 +283,30 @@ class PostgresSession:
             raise self._translation(error, repeat) from error
 
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
-        what = _first_line(error)
+        cause = _first_line(error)
         if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
             outcome = (
                 "nothing was acknowledged, so it is safe to retry"
                 if repeat
                 else "the outcome of the call is unknown: check the end of the journal first"
             )
-            advice = _advice(error, what)
-            return JournalUnavailable(f"{self.place} is unavailable: {what}; {advice}{outcome}")
+            advice = _advice(error, cause)
+            return JournalUnavailable(f"{self.place} is unavailable: {cause}; {advice}{outcome}")
         if isinstance(error, psycopg.errors.ForeignKeyViolation):
             self._generation += 1
             return JournalUnavailable(
-                f"{self.place} has lost the registration of a bandit ({what}): it was restored to "
+                f"{self.place} has lost the registration of a bandit ({cause}): it was restored to "
                 "an earlier state, or a standby without the last commits took over. Nothing was "
                 "acknowledged; retrying registers the bandit again"
             )
         if isinstance(error, psycopg.DataError):
-            return InvalidInput(f"{self.place} rejected a value: {what}")
+            return InvalidInput(f"{self.place} rejected a value: {cause}")
         if isinstance(error, _MISSING):
-            return JournalError(f"{self.place}: {what}: {_HOW_TO_CREATE}")
+            return JournalError(f"{self.place}: {cause}: {_HOW_TO_CREATE}")
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             remedy = "grant this role USAGE on the schema belated and privileges on its tables"
-            return JournalError(f"{self.place}: {what}: {remedy}")
-        return JournalError(f"{self.place}: {what}")
+            return JournalError(f"{self.place}: {cause}: {remedy}")
+        return JournalError(f"{self.place}: {cause}")
 
 
 class BorrowedSession(PostgresSession):
@@ -423,8 +423,8 @@ class Connection(psycopg.Connection[Row]):
                     self.pgconn.finish()
                     raise _NoAnswer(f"the server has not responded for {self.patience:g} s")
                 state = gen.send(ready)
-        except StopIteration as done:
-            return done.value
+        except StopIteration as stop:
+            return stop.value
 
 
 def read_dsn(dsn: str) -> dict[str, Any]:

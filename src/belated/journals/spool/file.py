@@ -338,9 +338,9 @@ class DiskStore:
 
     def append(self, data: bytes) -> None:
         """Append bytes."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(self._file, remaining) :]
 
     def sync(self) -> None:
         """Sync the file to stable storage."""

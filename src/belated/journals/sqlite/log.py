@@ -395,14 +395,14 @@ class SQLiteJournal(StoredJournal):
         requests: Requests | None,
     ) -> list[Record]:
         """Write records; return the records with their digests."""
-        rows, written = [], []
+        rows, inserted = [], []
         for record, data_of_event in zip(records, data, strict=True):
             partition, position, recorded = record.partition, record.position, record.recorded
             place, event = place_of(self._number, partition, position), record.event
             mark, digest = mark_of(event, self._keyed), digest_of(data_of_event)
             check = check_of(place, recorded, mark, data_of_event)
             rows.append((place, recorded, mark, check, digest, data_of_event))
-            written.append(Record(partition, position, recorded, event, digest))
+            inserted.append(Record(partition, position, recorded, event, digest))
         connection.executemany(
             'INSERT INTO record (place, recorded, mark, "check", digest, event) '
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -416,9 +416,9 @@ class SQLiteJournal(StoredJournal):
         if rows:
             self._file.note_last(LastRecord(place, digest))
         puts: dict[str, bytes] = {}
-        for row, record in zip(rows, written, strict=True):
+        for row, record in zip(rows, inserted, strict=True):
             if row[2] < 0 and subject_of(record.event) in ACTS:  # the mark is cheaper to test
                 puts |= act_cells(self._bandit, record)
         if puts:
             put_cells(connection, puts, self._clock())
-        return written
+        return inserted

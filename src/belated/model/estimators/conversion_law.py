@@ -138,10 +138,10 @@ class ConversionLaw:
         return np.concatenate([[0.0], np.cumsum(middle * np.diff(EDGES))])
 
     def _area(self, age: Vector) -> Vector:
-        held = np.clip(age, 0.0, 1.0)
-        cell = np.minimum(np.searchsorted(EDGES, held, side="right"), len(EDGES) - 1) - 1
+        clipped = np.clip(age, 0.0, 1.0)
+        cell = np.minimum(np.searchsorted(EDGES, clipped, side="right"), len(EDGES) - 1) - 1
         start = EDGES[cell]
-        part = 0.5 * (held - start) * (self.shares[cell] + self.at(held))
+        part = 0.5 * (clipped - start) * (self.shares[cell] + self.at(clipped))
         return np.asarray(self._areas[cell] + part + np.maximum(age - 1.0, 0.0))
 
 
@@ -195,9 +195,9 @@ class DelaySums(NamedTuple):
     def of(cls, seen: Conversions, silent: Vector) -> Self:
         """Return the sums of conversions whose delays are known exactly."""
         low, high, old, counts = _cells(seen)
-        arrived, known = _expected(np.zeros(len(EDGES)), low, high, old, counts)
+        arrived, reached = _expected(np.zeros(len(EDGES)), low, high, old, counts)
         totals = np.array([seen.counts.sum(), seen.counts @ seen.after])
-        return cls(silent, arrived, known, totals)
+        return cls(silent, arrived, reached, totals)
 
 
 def merged_law(
@@ -255,12 +255,12 @@ def _posterior(
     """
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
-    for left in reversed(range(GRIDS)):
+    for level in reversed(range(GRIDS)):
         counted, converting = _counts_value(converted, silent, grid)
         values = delays_value(grid) + counted
         weights = np.exp(values - values.max())
         likely = np.flatnonzero(weights > 1e-6)
-        if len(likely) >= ENOUGH or not left:
+        if len(likely) >= ENOUGH or not level:
             break
         step = grid[1] - grid[0]
         around = max(low, grid[likely[0]] - step), min(high, grid[likely[-1]] + step)
@@ -300,8 +300,8 @@ def _counts_value(converted: float, silent: Vector, grid: Vector) -> tuple[Vecto
         p = 1.0 / (1.0 + np.exp(-z))
         lost = p * (1.0 - p) * ((share / (1.0 - share * p[:, None])) @ n)
         pull = (converted + RARE) * (1.0 - p) - OFTEN * p - lost
-        known = np.maximum(lost * (1.0 - p), 0.5 * converted * p * (1.0 - p))
-        information = known + (RARE + OFTEN) * p * (1.0 - p)
+        certain = np.maximum(lost * (1.0 - p), 0.5 * converted * p * (1.0 - p))
+        information = certain + (RARE + OFTEN) * p * (1.0 - p)
         step = np.clip(pull / information, -2.0, 2.0)
         z += step
         if np.abs(step).max() < 1e-6:
@@ -322,8 +322,8 @@ def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
     hazard = _hazard(base, shrinkage)
     shares, several = base, bool((high - low > 1).any())
     for _ in range(PASSES if several else 1):
-        arrived, known = _expected(shares, low, high, old, counts)
-        before, shares = shares, _from_hazards((arrived + hazard) / (known + shrinkage))
+        arrived, reached = _expected(shares, low, high, old, counts)
+        before, shares = shares, _from_hazards((arrived + hazard) / (reached + shrinkage))
         if np.abs(shares - before).max() < 1e-4:
             break
     return shares
@@ -379,16 +379,16 @@ def _expected(
     """
     count, single = len(shares), high - low == 1
     arrived: Vector = np.bincount(high[single], counts[single], count).astype(np.float64)
-    known = _spread(np.where(single, high, high + 1), old + 1, counts, count)
+    reached = _spread(np.where(single, high, high + 1), old + 1, counts, count)
     if single.all():
-        return arrived, known
+        return arrived, reached
     low, high, counts = low[~single], high[~single], counts[~single]
     weight = counts / np.maximum(shares[high] - shares[low], 1e-12)
     # Sums over the conversions whose interval covers a cell, as cumulative differences.
     covering = _spread(low + 1, high + 1, weight, count)
     before = _spread(low + 1, high + 1, weight * shares[low], count)
     arrived = arrived + np.diff(shares, prepend=0.0) * covering
-    return arrived, known + shares * covering - before
+    return arrived, reached + shares * covering - before
 
 
 def _spread(

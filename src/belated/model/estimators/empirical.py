@@ -80,15 +80,15 @@ def ridge_is_near(root: Matrix, theta: Vector, prior: Prior, near: float) -> boo
     if slope >= 0.0:
         return False
     low, high = AUTO_RANGE
-    wanted = min(max(math.log(ridge) - excess / slope, math.log(low)), math.log(high))
-    return abs(wanted - math.log(ridge)) <= near
+    target = min(max(math.log(ridge) - excess / slope, math.log(low)), math.log(high))
+    return abs(target - math.log(ridge)) <= near
 
 
 def _excess(dim: int, size: float, log_ridge: float, others: Others) -> float:
     """Return the log of the right side minus log λ, where ``size`` is ‖θ̂‖² + tr H⁻¹."""
     determined, square = others
-    wanted = (dim + determined + WORTH) / (size + square + WORTH / AUTO_START)
-    return math.log(wanted) - log_ridge
+    optimum = (dim + determined + WORTH) / (size + square + WORTH / AUTO_START)
+    return math.log(optimum) - log_ridge
 
 
 def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> float:

@@ -156,8 +156,8 @@ def next_fit(n: int, shape: Shape, growth: float) -> float:
     """
     if shape[-1] > WIDE and growth > 1.0:
         return n + max(FIRST, n / 4, min(n, 10 * shape[-1]))
-    known = n + PRIOR_WORTH * math.prod(shape)
-    return n + max(1, min((growth - 1.0) * known, n / 4))
+    weight = n + PRIOR_WORTH * math.prod(shape)
+    return n + max(1, min((growth - 1.0) * weight, n / 4))
 
 
 class Estimator(Protocol):

@@ -76,15 +76,15 @@ def integrated(
     posteriors: list[tuple[float, Vector, Matrix]] = []
     for places in (range(first, count + 1), range(first - 1, -1, -1)):
         for place in places:
-            given = solve(math.exp(grid[place]))
-            if given is None:
+            posterior = solve(math.exp(grid[place]))
+            if posterior is None:
                 break
-            root = root_of(given.precision)
+            root = root_of(posterior.precision)
             halved = float(np.linalg.slogdet(root)[1].sum())  # -½ log |H|
-            weight = given.value + 0.5 * dim * grid[place] + halved
+            weight = posterior.value + 0.5 * dim * grid[place] + halved
             if place in (0, count):
                 weight += math.log(0.5)  # the ends of the grid are half cells
-            posteriors.append((weight, given.mean, root @ root.swapaxes(-2, -1)))
+            posteriors.append((weight, posterior.mean, root @ root.swapaxes(-2, -1)))
             if weight < max(largest for largest, _, _ in posteriors) + math.log(LEAST):
                 break
     return _mixed(posteriors) if posteriors else None

@@ -256,16 +256,16 @@ class Newton:
     def _posterior(self, theta: Vector, prior: Prior) -> tuple[float, Vector, Matrix]:
         """Return the log posterior, its gradient, and its negative second derivative."""
         self.passes += 1
-        away = theta - prior.mean
-        pull = product(prior.precision, away)
+        deviation = theta - prior.mean
+        pull = product(prior.precision, deviation)
         value = 0.0
         score = np.zeros(theta.shape)
         information = np.zeros_like(prior.precision)
         # A distant trial may overflow; its value is then -inf and it is rejected.
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, y, counted in self.data.chunks(self._size):
-                each, residual, slope = self._terms(predictors(rows, theta), y, counted)
-                value += float(each.sum())
+                terms, residual, slope = self._terms(predictors(rows, theta), y, counted)
+                value += float(terms.sum())
                 score += cross(residual, rows, theta.shape)
                 numbers = rows[:, -theta.shape[-1] :]
                 np.multiply(numbers, np.sqrt(slope)[:, None], out=numbers)  # chunks are copies
@@ -274,7 +274,7 @@ class Newton:
             value += frozen.value(theta)
             score += frozen.score(theta)
             information += frozen.information
-        value = value / self.dispersion - 0.5 * float(np.vdot(away, pull))
+        value = value / self.dispersion - 0.5 * float(np.vdot(deviation, pull))
         if not math.isfinite(value):
             value = -math.inf
         information /= self.dispersion  # in place, because copies of wide blocks are large
@@ -297,8 +297,10 @@ class Newton:
         skew = np.zeros(theta.shape)
         for rows, _, counted in self.data.chunks(self._size):
             wide = spread(rows, root)
-            each = self.family.curvature(predictors(rows, theta)) * np.vecdot(wide, wide)
-            skew += cross(counted * each if is_weighted(counted) else each, rows, theta.shape)
+            curvature = self.family.curvature(predictors(rows, theta)) * np.vecdot(wide, wide)
+            skew += cross(
+                counted * curvature if is_weighted(counted) else curvature, rows, theta.shape
+            )
         return theta - 0.5 * solve(precision, skew) / self.dispersion
 
 

@@ -192,8 +192,8 @@ class Thinned:
 
 def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
     """Return Σ F, the effective number of decisions with a known outcome."""
-    both = zip(data.parts, seen, strict=True)
-    return float(sum(part.counted(share).sum() for part, share in both))
+    pairs = zip(data.parts, seen, strict=True)
+    return float(sum(part.counted(share).sum() for part, share in pairs))
 
 
 def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
@@ -242,8 +242,10 @@ def _weighted(
     """Return decisions as rewards y/F with weight F, so that their score is (y - F g) x."""
     parts = []
     for part, share in zip(data.parts, seen, strict=True):
-        held = np.maximum(share, LEAST)
-        parts.append(WeightedRows(part.rows, part.y / (held * unit), part.counted(held) / scale))
+        bounded = np.maximum(share, LEAST)
+        parts.append(
+            WeightedRows(part.rows, part.y / (bounded * unit), part.counted(bounded) / scale)
+        )
     return Weighted(data.shape, parts)
 
 
@@ -283,8 +285,8 @@ def _fitted_variance(
     data: AgedDecisions, seen: Sequence[Vector], prior: Prior, polish: bool
 ) -> Estimate:
     """Fit Gaussian rewards of unknown variance, iterating until the variance converges."""
-    known, total = _known(data, seen), _square(data)
-    variance = total / known if total and known else 1.0
+    count, total = _known(data, seen), _square(data)
+    variance = total / count if total and count else 1.0
     for _ in range(VARIANCES):
         unit = math.sqrt(variance)
         scaled = prior if prior.is_ridge else Prior(prior.mean / unit, prior.precision * variance)
@@ -296,7 +298,7 @@ def _fitted_variance(
                 float(part.counted(np.square(part.y - share * predictors(part.rows, theta))).sum())
                 for part, share in zip(data.parts, seen, strict=True)
             )
-            variance = max(residual / known, 1e-9 * total / known)
+            variance = max(residual / count, 1e-9 * total / count)
         if abs(variance - before) <= (STEADY if polish else 1e-3) * before:
             break
     used = fit.prior if prior.is_ridge else prior

@@ -193,7 +193,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("R", types.float32, 2, False),
         )
     }
-    known = numbers | arrays
+    type_of = numbers | arrays
     # Without fast math: page kernels must compute exactly.
     exact: Any = {"error_model": "numpy"}
     for primitive, loop in pages.SWAPPED_PAGES.items():
@@ -216,12 +216,12 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             jit(count)
         except RuntimeError:  # there is no cache folder
             jit, jit_exact = numba.njit(**options), numba.njit(**exact)
-        made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
+        kernels = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
         for kernel in (pages.crc_all, pages.fold_page):
-            made[kernel.__name__] = jit_exact(kernel)
+            kernels[kernel.__name__] = jit_exact(kernel)
     return {
-        name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))
-        for name, kernel in made.items()
+        name: (kernel, tuple(type_of[letter] for letter in _ARGUMENTS[name].split()))
+        for name, kernel in kernels.items()
     }
 
 

@@ -203,13 +203,13 @@ def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) ->
     size, at = 0, at + 1
     for _ in range(1 << (first - 0xC4)):
         size, at = size * 256 + int(data[at]), at + 1
-    found = size == 0 or names.shape[0] == 0
+    is_found = size == 0 or names.shape[0] == 0
     for n in range(0, names.shape[0], 16):
         same = size >= 16
         for i in range(16):
             same = same and data[at + i] == names[n + i]
-        found = found or same
-    return at + size if found else -1
+        is_found = is_found or same
+    return at + size if is_found else -1
 
 
 def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
@@ -340,7 +340,7 @@ def fold_page(
     """
     dim = rows.shape[1]
     size = 4 * dim
-    known = told[USED]  # number of existing entries
+    existing = told[USED]  # number of existing entries
     shift, mask, bits = told[SHIFT], told[MASK], told[BITS]
     base, last_bits, tag_bits = told[BASE], told[NUMBER], told[TAG]
     window, patience = told[WINDOW], told[PATIENCE]
@@ -542,7 +542,7 @@ def fold_page(
                 learned_rows[n, i] = rows[where, i]
             learned[n, 0] = y
             learned[n, 1] = floats[line, WEIGHT]
-            learned[n, 2] = 1.0 if line < known else 0.0
+            learned[n, 2] = 1.0 if line < existing else 0.0
             times[n, 0] = cells[line, RECORDED]
             times[n, 1] = now
             cells[line, WHERE] = -2 - told[HANDLE]

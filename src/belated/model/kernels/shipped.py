@@ -28,8 +28,8 @@ def reading_shipped() -> Iterator[None]:
     if writable or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "":  # requires Numba 0.62
         yield
         return
-    ours = f"{__name__}.{ReadOnlyLocator.__name__}"
-    config.CACHE_LOCATOR_CLASSES = f"{ours},InTreeCacheLocator,UserWideCacheLocator"
+    locator = f"{__name__}.{ReadOnlyLocator.__name__}"
+    config.CACHE_LOCATOR_CLASSES = f"{locator},InTreeCacheLocator,UserWideCacheLocator"
     try:
         yield
     finally:

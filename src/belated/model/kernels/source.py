@@ -50,11 +50,11 @@ def shift(root: Matrix, weight: float, v: Vector) -> Vector:
     sums = parts.cumsum(axis=1)
     u: Vector = sums[:, -1].copy()
     sums -= parts
-    each = 1.0 + (weight * v * v).cumsum()
+    totals = 1.0 + (weight * v * v).cumsum()
     last = np.ones(len(v))
-    last[1:] = each[:-1]
-    root *= np.sqrt(last / each)
-    sums *= weight * v / np.sqrt(last * each)
+    last[1:] = totals[:-1]
+    root *= np.sqrt(last / totals)
+    sums *= weight * v / np.sqrt(last * totals)
     root -= sums
     return u
 
@@ -127,24 +127,24 @@ def twins(rows: Matrix, blocks: Blocks, index: int) -> NDArray[np.bool_]:
 
 def link(family: Any, eta: float) -> tuple[float, float]:
     """Return a family's mean and slope at η; built-in families are passed by number."""
-    both: tuple[float, float]
-    both = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
-    return both
+    result: tuple[float, float]
+    result = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
+    return result
 
 
 def _loop_shift(root: Matrix, weight: float, v: Vector) -> Vector:
     size = root.shape[0]
-    kept, taken, u = np.empty(size), np.empty(size), np.empty(size)
+    scales, gains, u = np.empty(size), np.empty(size), np.empty(size)
     last = 1.0
     for j in range(size):
-        each = last + weight * v[j] * v[j]
-        kept[j] = math.sqrt(last / each)
-        taken[j] = weight * v[j] / math.sqrt(last * each)
-        last = each
+        norm = last + weight * v[j] * v[j]
+        scales[j] = math.sqrt(last / norm)
+        gains[j] = weight * v[j] / math.sqrt(last * norm)
+        last = norm
     for i in range(size):
         total = 0.0
         # Slices avoid checks for negative indices in compiled code.
-        row, keep, take, each_v = root[i, i:], kept[i:], taken[i:], v[i:]
+        row, keep, take, each_v = root[i, i:], scales[i:], gains[i:], v[i:]
         for j in range(row.shape[0]):
             before = row[j]
             row[j] = before * keep[j] - total * take[j]
@@ -156,14 +156,14 @@ def _loop_shift(root: Matrix, weight: float, v: Vector) -> Vector:
 def _loop_left(x: Vector, root: Matrix) -> Vector:
     v = np.zeros(root.shape[1])
     for i in range(root.shape[0]):
-        row, rest, number = root[i, i:], v[i:], x[i]
+        row, tail, number = root[i, i:], v[i:], x[i]
         for j in range(row.shape[0]):
-            rest[j] += number * row[j]
+            tail[j] += number * row[j]
     return v
 
 
 def _loop_lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
-    found = np.empty(rows.shape[0])
+    norms = np.empty(rows.shape[0])
     if roots.shape[0] == 1:
         spread = np.dot(rows, roots[0])
     else:
@@ -174,8 +174,8 @@ def _loop_lengths(rows: Matrix, blocks: Blocks, roots: Matrix) -> Vector:
         total = 0.0
         for j in range(spread.shape[1]):
             total += spread[i, j] * spread[i, j]
-        found[i] = math.sqrt(total)
-    return found
+        norms[i] = math.sqrt(total)
+    return norms
 
 
 def _loop_bounds(
@@ -347,8 +347,8 @@ def sampled(
         return 0, 1.0, math.nan, math.nan
     best = winners(rows, blocks, means, pools)
     draws = len(best)
-    drawn = int(u * draws)
-    index = int(best[drawn])
+    place = int(u * draws)
+    index = int(best[place])
     agreeing = int(np.count_nonzero(best == index))
     ties = 1
     near = np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index]))
@@ -356,7 +356,7 @@ def sampled(
         equal = twins(rows, blocks, index)
         ties = int(np.count_nonzero(equal))
         agreeing = int(np.count_nonzero(equal[best]))
-        index = int(np.flatnonzero(equal)[int((u * draws - drawn) * ties)])
+        index = int(np.flatnonzero(equal)[int((u * draws - place) * ties)])
     mean, slope = link(family, float(means[index]))
     return index, agreeing / (draws * ties), mean, slope
 

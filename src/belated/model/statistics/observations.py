@@ -309,12 +309,12 @@ class Observations:
         blocks = [block for block in self._blocks.values() if block.theta is None]
         buffer = np.empty((min(size, max((b.used for b in blocks), default=0)), self.width))
         for block in blocks:
-            everything = bool(block.counted[: block.used].all())
+            all_counted = bool(block.counted[: block.used].all())
             for start in range(0, block.used, size):
                 stop = min(block.used, start + size)
                 rows = buffer[: stop - start]
                 rows[:] = block.rows[start:stop]
-                counted = None if everything else block.counted[start:stop]
+                counted = None if all_counted else block.counted[start:stop]
                 if counted is not None:
                     rows[~counted] = 0.0
                 yield rows, block.y[start:stop], counted

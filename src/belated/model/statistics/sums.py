@@ -40,11 +40,11 @@ class Moments:
     @classmethod
     def of(cls, rows: Any, y: Any, shape: Shape | None = None) -> Moments:
         """Return the moments of rows and their rewards; blocks require a ``shape``."""
-        given = as_numbers(rows, "rows")
-        if given.ndim != 2 or given.shape[1] == 0:
-            raise InvalidInput(f"`rows` must be a matrix, got shape {given.shape}", rows)
-        shape = (given.shape[1],) if shape is None else shape
-        table = as_rows(given, width_of(shape))
+        matrix = as_numbers(rows, "rows")
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise InvalidInput(f"`rows` must be a matrix, got shape {matrix.shape}", rows)
+        shape = (matrix.shape[1],) if shape is None else shape
+        table = as_rows(matrix, width_of(shape))
         y = as_rewards(y, len(table))
         exact = table.astype(np.float64)
         return cls(len(table), gram(exact, None, shape), cross(y, exact, shape), float(y @ y))

@@ -55,15 +55,15 @@ def _overview(facts: Facts, data: dict[str, Any]) -> Overview:
 
 
 def _quiet(facts: Facts) -> tuple[int, float, bool] | None:
-    found = if_known(silence, facts.table)
-    return None if found is None else (int(1e6 * found.seconds), found.expected, found.stopped)
+    result = if_known(silence, facts.table)
+    return None if result is None else (int(1e6 * result.seconds), result.expected, result.stopped)
 
 
 def _slowing(facts: Facts) -> tuple[int, int, float] | None:
-    found = if_known(slowing, facts.table)
-    if found is None or not found.slowed:
+    result = if_known(slowing, facts.table)
+    if result is None or not result.slowed:
         return None
-    return int(1e6 * found.since.timestamp()), found.received, found.expected
+    return int(1e6 * result.since.timestamp()), result.received, result.expected
 
 
 def _favorite(facts: Facts) -> tuple[str, float]:

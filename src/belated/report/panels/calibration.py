@@ -97,14 +97,16 @@ def chart(data: Spec) -> Spec:
 
 def words(data: Data) -> Said:
     """Return the title, which compares predicted and observed rewards, and the caption."""
-    found = data["calibration"]
-    ratio = 1.0 + found["bias"]
-    if abs(found["bias"]) > 3 * found["bias_se"]:
+    calibration = data["calibration"]
+    ratio = 1.0 + calibration["bias"]
+    if abs(calibration["bias"]) > 3 * calibration["bias_se"]:
         title = f"Predictions are {ratio:.2g} times what is observed"
     else:
         title = f"Predictions agree with what is observed (ratio {ratio:.2f})"
-    weeks = ", ".join(f"{1 + row['bias']:.1f}" for row in found["weeks"])
-    course = f" Ratio per {periods(data, RECENT)}: {weeks}." if len(found["weeks"]) > 1 else ""
+    weeks = ", ".join(f"{1 + row['bias']:.1f}" for row in calibration["weeks"])
+    course = (
+        f" Ratio per {periods(data, RECENT)}: {weeks}." if len(calibration["weeks"]) > 1 else ""
+    )
     why = ""
     if data["rewards"]["kind"] == "DefaultAfter" and ratio > 1.1:
         window = span(data["rewards"]["window_days"])
@@ -117,7 +119,7 @@ def words(data: Data) -> Said:
         f"Predicted mean at the time of the decision (horizontal) and reward per decision "
         f"(vertical), for ten groups of decisions from the last {periods(data, 2 * RECENT)}."
         f"{course}",
-        why if abs(found["bias"]) > 3 * found["bias_se"] else "",
+        why if abs(calibration["bias"]) > 3 * calibration["bias_se"] else "",
     )
 
 

@@ -95,10 +95,10 @@ def words(data: Data) -> Said:
     size = f"{100 * size:.3g} points" if data["rewards"]["shares"] else amount(data, size)
     effect = f"{verb} the reward{whose} by {size}"
     if data["family"] in ("Bernoulli", "Poisson"):
-        what = "odds" if data["family"] == "Bernoulli" else "rate"
+        quantity = "odds" if data["family"] == "Bernoulli" else "rate"
         theta = best["theta"]
         factor = f"{math.exp(theta):.1f}" if theta < math.log(1_000) else "more than 1,000"
-        effect = f"multiplies the {what}{whose} by {factor}"
+        effect = f"multiplies the {quantity}{whose} by {factor}"
     title = f"Clearest effect: “{best['name']}” {effect}"
     if best["lo"] <= 0.0 <= best["hi"]:
         title = "No effect is clear yet: all intervals contain zero"

@@ -53,25 +53,25 @@ def collect(facts: Facts) -> dict[str, Any] | None:
             {
                 "cohort": calendar.ms(n),
                 "age": short(age / DAY),
-                "share": short(float(one), 4),
+                "share": short(float(share), 4),
                 "n": len(waited),
             }
-            for age, one in zip(ages, shares, strict=True)
+            for age, share in zip(ages, shares, strict=True)
             if age <= youngest
         ]
     rate = float(table.arrived.sum()) / max(float(facts.exposure.sum()), 1.0)
     rate = min(rate, 1.0) if table.conversions else 1.0
     expected = [
-        {"age": short(age / DAY), "share": short(rate * float(one), 4)}
-        for age, one in zip(ages, curve.arrived_by(ages), strict=True)
+        {"age": short(age / DAY), "share": short(rate * float(share), 4)}
+        for age, share in zip(ages, curve.arrived_by(ages), strict=True)
     ]
     return {"lines": lines, "expected": expected}
 
 
 def chart(data: Spec) -> Spec:
     """Return a chart with one line per period."""
-    found, time = data["cohorts"], TimeAxis(data)
-    days, unit = span_of(found["expected"][-1]["age"])
+    cohorts, time = data["cohorts"], TimeAxis(data)
+    days, unit = span_of(cohorts["expected"][-1]["age"])
     rows = [
         {
             **row,
@@ -80,9 +80,9 @@ def chart(data: Spec) -> Spec:
                 gap["from"] - 2 * time.step < row["cohort"] < gap["to"] for gap in gaps(data)
             ),
         }
-        for row in time.named(found["lines"], "cohort")
+        for row in time.named(cohorts["lines"], "cohort")
     ]
-    expected = [{**row, "age": row["age"] * days} for row in found["expected"]]
+    expected = [{**row, "age": row["age"] * days} for row in cohorts["expected"]]
     right = across("age", f"{unit} since the decision")
     up = y("share", "~%")
     scale = {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]}
@@ -141,8 +141,8 @@ def _furthest(found: Data) -> tuple[int, float, float] | None:
 
 
 def _rows(data: Data) -> Rows:
-    found = data["cohorts"]
-    return TimeAxis(data).named(found["lines"], "cohort") if found else []
+    cohorts = data["cohorts"]
+    return TimeAxis(data).named(cohorts["lines"], "cohort") if cohorts else []
 
 
 def _legend(data: Data) -> list[tuple[str, str, str]]:

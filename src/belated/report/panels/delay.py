@@ -40,15 +40,15 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     for age in np.linspace(0.0, end, POINTS):
         ends = curve.at_us(float(age)) if age else (0.0, 0.0, 0.0)
         rows.append({"d": short(age / DAY), **interval(*ends, key="F")})
-    found: dict[str, Any] = {"curve": rows, "n": curve.rewards, "missing": curve.missing}
+    figures: dict[str, Any] = {"curve": rows, "n": curve.rewards, "missing": curve.missing}
     for name, part in (("median", 0.5), ("p90", 0.9)):
         when = curve.quantile(part)
-        found[name] = None if when is None else short(when / timedelta(days=1))
+        figures[name] = None if when is None else short(when / timedelta(days=1))
     window = facts.table.rewards.window_us
     if window is not None:
-        found["window"] = short(window / DAY)
-        found["in_window"] = short(curve.at_us(float(window))[0])
-    return found
+        figures["window"] = short(window / DAY)
+        figures["in_window"] = short(curve.at_us(float(window))[0])
+    return figures
 
 
 def curve_end(facts: Facts) -> float:
@@ -56,28 +56,28 @@ def curve_end(facts: Facts) -> float:
     assert facts.curve is not None
     reach, window = facts.table.reach, facts.table.rewards.window_us
     nearly = facts.curve.quantile(0.995)
-    wanted = reach if nearly is None else 1.2 * (nearly / timedelta(microseconds=1))
+    end = reach if nearly is None else 1.2 * (nearly / timedelta(microseconds=1))
     if window is not None:
-        wanted = max(wanted, 1.4 * window)
-    return max(min(wanted, reach), 1.0)
+        end = max(end, 1.4 * window)
+    return max(min(end, reach), 1.0)
 
 
 def chart(data: Spec) -> Spec:
     """Return the chart of the delay curve with its band, its quantiles and the window."""
-    found = data["delay"]
-    scale, unit = span_of(found["curve"][-1]["d"])
-    curve = [{**row, "d": row["d"] * scale} for row in found["curve"]]
+    delay = data["delay"]
+    scale, unit = span_of(delay["curve"][-1]["d"])
+    curve = [{**row, "d": row["d"] * scale} for row in delay["curve"]]
     marks = [
-        {"d": found[name] * scale, "F": at, "label": f"{part} within {span(found[name])}"}
+        {"d": delay[name] * scale, "F": at, "label": f"{part} within {span(delay[name])}"}
         for name, at, part in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
-        if found[name] is not None
+        if delay[name] is not None
     ]
     right = across("d", f"{unit} since the decision")
     up = y("F", "%", scale={"domain": [0, 1]})
     layers = []
-    if "window" in found:
-        at, window = number("d"), found["window"] * scale
-        text_here = f"window: {percent(found['in_window'])} arrived"
+    if "window" in delay:
+        at, window = number("d"), delay["window"] * scale
+        text_here = f"window: {percent(delay['in_window'])} arrived"
         # Place the label to the left of the line if there is no room to the right.
         align, dx = ("right", -6) if 2 * window > curve[-1]["d"] else ("left", 6)
         text = {"type": "text", "align": align, "dx": dx, "fill": "$muted"}
@@ -96,8 +96,8 @@ def chart(data: Spec) -> Spec:
 
 def words(data: Data) -> Said:
     """Return the title, which says when 50 % and 90 % of rewards have arrived, and the caption."""
-    found = data["delay"]
-    half, most = found["median"], found["p90"]
+    delay = data["delay"]
+    half, most = delay["median"], delay["p90"]
     units = plural(data["unit"])
     title = f"Too early to tell when half of the {units} have arrived"
     if half is not None:
@@ -111,7 +111,7 @@ def words(data: Data) -> Said:
         else "Share of decisions whose reward has arrived, by time since the decision; pending "
         "decisions are included up to their age"
     )
-    return Said(title, f"{kind}. 95% band, {several(found['n'], data['unit'])}.")
+    return Said(title, f"{kind}. 95% band, {several(delay['n'], data['unit'])}.")
 
 
 DELAY = Panel(

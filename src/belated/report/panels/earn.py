@@ -78,8 +78,8 @@ def words(data: Data) -> Said:
     """Return the title, which states the headline's reward per decision, and the caption."""
     head = data["headline"]
     if "per_decision_holdout" in head:
-        own, held = (amount(data, head[f"per_decision{arm}"]["p"]) for arm in ("", "_holdout"))
-        title = f"The bandit earns {own} per decision, the holdout {held}"
+        own, holdout = (amount(data, head[f"per_decision{arm}"]["p"]) for arm in ("", "_holdout"))
+        title = f"The bandit earns {own} per decision, the holdout {holdout}"
     elif "per_decision" in head:
         title = f"The bandit earns {amount(data, head['per_decision']['p'])} per decision"
     else:

@@ -62,7 +62,7 @@ def chart(data: Spec) -> Spec:
         ("when", "Period", None), ("what", "Actions", None), ("n", "Effective number", ".2f")
     )
     labels = explore_labels(rows, 0.12 * most)
-    above, below = ([one for one in labels if one["above"] is side] for side in (True, False))
+    above, below = ([row for row in labels if row["above"] is side] for side in (True, False))
     return spec(
         [
             *partial_period(data),
@@ -70,10 +70,10 @@ def chart(data: Spec) -> Spec:
             layer(rows, hover(200), x=time.x(), y=up, tooltip=tip),
             *(
                 layer(
-                    some, label(dy=dy), x=time.x(), y={**up, "field": "at"},
+                    rows, label(dy=dy), x=time.x(), y={**up, "field": "at"},
                     text={"field": "what"}, color=colour,
                 )
-                for some, dy in ((above, -10), (below, 12))
+                for rows, dy in ((above, -10), (below, 12))
             ),
         ],
         240,

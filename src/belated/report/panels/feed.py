@@ -33,31 +33,31 @@ UNLIKELY, QUARTER = 14.0, 0.25
 
 def collect(facts: Facts) -> dict[str, Any] | None:
     """Count reward messages over time; find outages and lags."""
-    came = np.array(facts.watched.rewards, dtype=np.int64)
-    if not len(came):
+    arrivals = np.array(facts.watched.rewards, dtype=np.int64)
+    if not len(arrivals):
         return None
     start, as_of = facts.calendar.start, facts.table.as_of
     step = next((step for step, _ in LENGTHS if (as_of - start) / step <= BARS), LENGTHS[-1][0])
     counts = np.bincount(
-        (np.maximum(came - start, 0)) // step, minlength=(as_of - start) // step + 1
+        (np.maximum(arrivals - start, 0)) // step, minlength=(as_of - start) // step + 1
     )
-    bins = [{"t": (start + n * step) // 1000, "n": int(one)} for n, one in enumerate(counts)]
+    bins = [{"t": (start + n * step) // 1000, "n": int(count)} for n, count in enumerate(counts)]
     lags = np.array(facts.watched.lags, dtype=np.int64)
-    known = lags >= 0
-    found: dict[str, Any] = {
+    has_lag = lags >= 0
+    figures: dict[str, Any] = {
         "bins": bins,
         "step": step // 1000,
-        "outages": _outages(np.sort(came)),
+        "outages": _outages(np.sort(arrivals)),
         "lag": [],
     }
-    if known.any():
-        period = facts.calendar.place(came)
+    if has_lag.any():
+        period = facts.calendar.place(arrivals)
         for n in range(facts.calendar.count):
-            here = known & (period == n)
+            here = has_lag & (period == n)
             if here.sum() >= LAGS:
-                found["lag"].append({"t": facts.calendar.ms(n), **_quantiles(lags[here])})
-        found |= {f"lag_{name}": value for name, value in _quantiles(lags[known]).items()}
-    return found
+                figures["lag"].append({"t": facts.calendar.ms(n), **_quantiles(lags[here])})
+        figures |= {f"lag_{name}": value for name, value in _quantiles(lags[has_lag]).items()}
+    return figures
 
 
 def _quantiles(lags: Any) -> dict[str, float | None]:
@@ -94,9 +94,9 @@ def chart(data: Spec) -> Spec:
 
 def words(data: Data) -> Said:
     """Return the title, which states the longest gap, and the caption."""
-    found, names = data["feed"], {step // 1000: name for step, name in LENGTHS}
-    gaps = found["outages"]
-    count = sum(row["n"] for row in found["bins"])
+    feed, names = data["feed"], {step // 1000: name for step, name in LENGTHS}
+    gaps = feed["outages"]
+    count = sum(row["n"] for row in feed["bins"])
     title = f"{several(count, 'reward message')} arrived without a gap"
     if gaps:
         longest = max(gaps, key=lambda gap: gap["hours"])
@@ -104,7 +104,7 @@ def words(data: Data) -> Said:
         title = f"No reward reached the journal for {length} from {start}"
     return Said(
         title,
-        f"Reward messages that reached the journal, per {names[found['step']]}; "
+        f"Reward messages that reached the journal, per {names[feed['step']]}; "
         f"shaded: gaps that are too long to be due to chance.",
     )
 
@@ -121,12 +121,12 @@ def lag_chart(data: Spec) -> Spec:
     low = min(row["p50"] for row in rows)
     steps = (1 / 60, 1 / 6, 1, 3, 10, 30, 60, 180, 360, 1440, 10080)
     ticks = [step for step in steps if low / 3 <= step <= 3 * most]
-    written = (
+    expression = (
         "datum.value < 1 ? format(datum.value * 60, '.0f') + ' s' : datum.value < 60 ? "
         "format(datum.value, '.0f') + ' min' : format(datum.value / 60, '.0f') + ' h'"
     )
     scale = {"type": "log", "domain": [low / 2, 2 * most]}
-    axis = {"values": ticks, "labelExpr": written}
+    axis = {"values": ticks, "labelExpr": expression}
     up = {**number("p50"), "title": None, "scale": scale, "axis": axis}
     tip = tips(
         ("when", "Period", None), ("p50", "p50, minutes", ".2f"), ("p99", "p99, minutes", ",.1f")
@@ -144,12 +144,12 @@ def lag_chart(data: Spec) -> Spec:
 
 def lag_words(data: Data) -> Said:
     """Return the title, which states the median lag and the largest p99, and the caption."""
-    found = data["feed"]
-    title = f"Half of the rewards are recorded within {span(found['lag_p50'] / 1440)}"
-    if found["lag_p50"] < SECOND / MINUTE:
+    feed = data["feed"]
+    title = f"Half of the rewards are recorded within {span(feed['lag_p50'] / 1440)}"
+    if feed["lag_p50"] < SECOND / MINUTE:
         title = "Half of the rewards are recorded within a second"
-    worst = max(row["p99"] for row in found["lag"])
-    if worst > 3 * found["lag_p50"]:
+    worst = max(row["p99"] for row in feed["lag"])
+    if worst > 3 * feed["lag_p50"]:
         title += f"; p99 of the slowest {data['period']}: {span(worst / 1440)}"
     return Said(
         title,

@@ -32,18 +32,20 @@ SOON = 3
 def collect(facts: Facts) -> dict[str, Any] | None:
     """Compute the :func:`~belated.evaluation.forecasts.forecast` by period and in total."""
     calendar = facts.calendar
-    came = facts.table.rewarded[facts.table.arrived]
-    past = [{"t": calendar.ms(n), "n": int(count)} for n, count in enumerate(calendar.counts(came))]
+    arrivals = facts.table.rewarded[facts.table.arrived]
+    past = [
+        {"t": calendar.ms(n), "n": int(count)} for n, count in enumerate(calendar.counts(arrivals))
+    ]
     spans = [timedelta(microseconds=calendar.step * n) for n in range(1, AHEAD + 1)]
     try:
         table = facts.log.predicted(facts.table)
-        found = forecast(table, spans)
+        result = forecast(table, spans)
         total = forecast(table).expected[0]
     except (InvalidInput, NotEvaluable):
         return None
     # Each horizon is simulated separately. Noise must not make the number at a later horizon
     # smaller, or the last number larger than the total.
-    ends = np.array([(one.mean, one.low, one.high) for one in (*found.expected, total)])
+    ends = np.array([(step.mean, step.low, step.high) for step in (*result.expected, total)])
     ends = np.maximum.accumulate(np.minimum(ends, ends[-1]), axis=0)
     counts = [interval(*row, key="n") for row in ends.tolist()]
     rows, before = [], 0.0
@@ -75,11 +77,11 @@ def chart(data: Spec) -> Spec:
         ("when", "From", None), ("n", "Expected", ",.0f"), ("by_then", "Total by then", ",.0f"),
         ("lo", "Total at least", ",.0f"), ("hi", "Total at most", ",.0f"),
     )  # fmt: skip
-    came = tips(("when", "At", None), ("n", "Arrived", ",d"))
+    tooltip = tips(("when", "At", None), ("n", "Arrived", ",d"))
     return spec(
         [
             *partial_period(data),
-            layer(past, bar, tooltip=came, **where),
+            layer(past, bar, tooltip=tooltip, **where),
             layer(to_come, bar | dashed, tooltip=tip, **where),
             layer(now, rule(2, 3), x=time.x()),
             layer(now, text, x=time.x(), y={"value": 0}, text={"field": "label"}),

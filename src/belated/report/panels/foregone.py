@@ -36,14 +36,14 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     own, auditor = np.flatnonzero(facts.own), facts.auditor
     if auditor is None or len(own) == 0:
         return None
-    some = own[np.unique(np.linspace(0, len(own) - 1, OFFERS).astype(int))]
-    table = facts.table.select(some)
+    sample = own[np.unique(np.linspace(0, len(own) - 1, OFFERS).astype(int))]
+    table = facts.table.select(sample)
     try:
-        kept, offers = facts.log.offers(table)
+        usable, offers = facts.log.offers(table)
     except BelatedError:  # requests were not stored, or cannot be scored
         return None
     rows = offers.design
-    period = facts.period[some][kept]
+    period = facts.period[sample][usable]
     count = np.bincount(period, minlength=facts.calendar.count)
 
     def gaps(theta: Any) -> Any:
@@ -58,8 +58,8 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     )
 
     def per_decision(which: Any) -> dict[str, Any]:
-        drawn = sums[:, which].sum(axis=1) / count[which].sum()
-        return interval(drawn.mean(), *np.quantile(drawn, [0.025, 0.975]), digits=4)
+        values = sums[:, which].sum(axis=1) / count[which].sum()
+        return interval(values.mean(), *np.quantile(values, [0.025, 0.975]), digits=4)
 
     days = [
         {"t": facts.calendar.ms(n), **per_decision([n])} for n in np.flatnonzero(count).tolist()
@@ -88,16 +88,16 @@ def chart(data: Spec) -> Spec:
 
 def words(data: Data) -> Said:
     """Return the title, which states the current amount and how it has changed, and the caption."""
-    found = data["foregone"]
-    now, first = amount(data, found["p"]), found["first"]
-    total = amount(data, found["total"])
+    foregone = data["foregone"]
+    now, first = amount(data, foregone["p"]), foregone["first"]
+    total = amount(data, foregone["total"])
     if data["rewards"]["shares"]:
-        total = several(found["total"], data["unit"])
-    same = first is None or found["lo"] <= first <= found["hi"] or amount(data, first) == now
+        total = several(foregone["total"], data["unit"])
+    same = first is None or foregone["lo"] <= first <= foregone["hi"] or amount(data, first) == now
     if same:
         title = f"{now} per decision is left on the table"
     else:
-        verb = "fell" if found["p"] < first else "rose"
+        verb = "fell" if foregone["p"] < first else "rose"
         title = f"What is left on the table {verb} from {amount(data, first)} to {now} per decision"
     return Said(
         title,

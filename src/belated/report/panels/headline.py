@@ -17,13 +17,13 @@ from belated.report.text import Data, amount, gain, plural, several, signed, who
 
 def collect(facts: Facts) -> dict[str, Any]:
     """Compute the numbers at the top, from :func:`belated.evaluation.lifts.lift`."""
-    own, held, bounds = facts.own, facts.held, facts.bounds
+    own, holdout, bounds = facts.own, facts.held, facts.bounds
     table, as_of = facts.table, facts.table.as_of
     window, arrived = table.rewards.window_us, table.arrived
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "decisions": len(table),
         "bandit": int(own.sum()),
-        "holdout": int(held.sum()),
+        "holdout": int(holdout.sum()),
         "baseline": table.baseline,
         "voided": len(facts.everything) - len(table),
         "rewards": int(arrived.sum()),
@@ -34,24 +34,24 @@ def collect(facts: Facts) -> dict[str, Any]:
     try:
         compared = lift(table)
     except NotEvaluable as refused:
-        found["no_lift"] = str(refused)
+        figures["no_lift"] = str(refused)
         if (alone := if_known(earned, table.select(own), "bandit")) is not None:
-            found["per_decision"] = around(alone.value, alone.error, bounds)
-        return found
+            figures["per_decision"] = around(alone.value, alone.error, bounds)
+        return figures
     count = compared.bandit.decisions
-    found["per_decision"] = around(compared.bandit.value, compared.bandit.error, bounds)
-    found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, bounds)
+    figures["per_decision"] = around(compared.bandit.value, compared.bandit.error, bounds)
+    figures["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, bounds)
     most = bounds[1] - bounds[0]  # the largest possible difference
     ends = np.clip((compared.difference, compared.low, compared.high), -most, most).tolist()
-    found["difference"] = interval(*ends)
-    found["extra"] = interval(*(count * end for end in ends))
-    found["chance"] = short(compared.p)
-    found["estimand"] = compared.estimand
+    figures["difference"] = interval(*ends)
+    figures["extra"] = interval(*(count * end for end in ends))
+    figures["chance"] = short(compared.p)
+    figures["estimand"] = compared.estimand
     if (relative := relative_lift(compared)) is not None:
-        found["lift"] = interval(*relative)
+        figures["lift"] = interval(*relative)
     if compared.confidence_sequence is not None:
-        found["confidence_sequence"] = interval(*compared.confidence_sequence)
-    return found
+        figures["confidence_sequence"] = interval(*compared.confidence_sequence)
+    return figures
 
 
 def relative_lift(found: Lift) -> tuple[float, float, float] | None:
@@ -67,19 +67,19 @@ def relative_lift(found: Lift) -> tuple[float, float, float] | None:
         The ratio minus 1 and the ends of its interval; None if a mean is not above 0, or if the
         holdout's mean is too uncertain for a bounded interval.
     """
-    own, held = found.bandit, found.holdout
-    error = math.hypot(own.error, held.error)
-    if own.value <= 0.0 or held.value <= 0.0:
+    own, holdout = found.bandit, found.holdout
+    error = math.hypot(own.error, holdout.error)
+    if own.value <= 0.0 or holdout.value <= 0.0:
         return None
-    ratio, ends = own.value / held.value, []
+    ratio, ends = own.value / holdout.value, []
     for sign, end in ((-1.0, found.low), (1.0, found.high)):
         z = abs(end - found.difference) / error if error else 0.0
-        square = held.value**2 - (z * held.error) ** 2
+        square = holdout.value**2 - (z * holdout.error) ** 2
         if square <= 0.0:
             return None
-        spread = (held.value * own.error) ** 2 + (own.value * held.error) ** 2
-        root = z * math.sqrt(max(spread - (z * own.error * held.error) ** 2, 0.0))
-        ends.append(max((own.value * held.value + sign * root) / square, 0.0) - 1.0)
+        spread = (holdout.value * own.error) ** 2 + (own.value * holdout.error) ** 2
+        root = z * math.sqrt(max(spread - (z * own.error * holdout.error) ** 2, 0.0))
+        ends.append(max((own.value * holdout.value + sign * root) / square, 0.0) - 1.0)
     return ratio - 1.0, ends[0], ends[1]
 
 
@@ -89,13 +89,13 @@ def complete(facts: Facts, data: Data) -> dict[str, Any]:
     trailing = [
         facts.row(facts.own & (period <= n) & (period > n - 3))["p"] for n in range(calendar.count)
     ]
-    left = data["foregone"]
+    foregone = data["foregone"]
     spark = {
         "decisions": calendar.counts(table.made).astype(int).tolist(),
         "rewards": calendar.counts(table.rewarded[table.arrived]).astype(int).tolist(),
         "pending": [row["n"] for row in data["pending"]][::4],
         "per_decision": trailing,
-        "foregone": [] if left is None else [row["p"] for row in left["days"]],
+        "foregone": [] if foregone is None else [row["p"] for row in foregone["days"]],
     }
     return {"pending": pending_now(facts), "spark": spark}
 
@@ -126,17 +126,17 @@ def verdict(data: Data) -> tuple[str, str, str]:
         if data["rewards"]["shares"]:
             low = low.rpartition(" ")[0]  # show the unit only once
         return "Too early to tell: ", f"between {low} and {high}", f"{than} earned."
-    more = "more" if extra["p"] > 0 else "less"
+    word = "more" if extra["p"] > 0 else "less"
     low, high = sorted(abs(extra[end]) for end in ("lo", "hi"))
-    written = whole if data["rewards"]["shares"] else lambda end: amount(data, end)
-    between = f"({written(low)} to {written(high)})"
-    return "The bandit earned about ", gain(data, extra["p"], more), f"{than} {between}."
+    formatted = whole if data["rewards"]["shares"] else lambda end: amount(data, end)
+    between = f"({formatted(low)} to {formatted(high)})"
+    return "The bandit earned about ", gain(data, extra["p"], word), f"{than} {between}."
 
 
 def tiles(data: Data) -> str:
     """Return the tiles as HTML."""
     head, spark = data["headline"], data["headline"]["spark"]
-    lift, per, left = head.get("lift"), head.get("per_decision"), data["foregone"]
+    lift, per, foregone = head.get("lift"), head.get("per_decision"), data["foregone"]
     units, partial = plural(data["unit"]), data["partial"] is not None
     reason = "no holdout" if not head["holdout"] else f"too few {units} in the holdout"
     first = tile("Lift over holdout", "not known", [reason], "", "hero")
@@ -153,22 +153,24 @@ def tiles(data: Data) -> str:
             notes.append(f"holdout {amount(data, head['per_decision_holdout']['p'])}")
         picture = line(spark["per_decision"])
         earned = tile("Reward per decision", amount(data, per["p"]), notes, picture)
-    made = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
+    decision_notes = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
     lately = f"{whole(head['rewards_last_day'])} in the last 24 h"
-    came = [lately, f"{whole(head['rewards_late'])} after the window"]
+    reward_notes = [lately, f"{whole(head['rewards_late'])} after the window"]
     to_come = []
     if data["forecast"]:
         total = data["forecast"]["total"]
         between = f"({whole(total['lo'])} to {whole(total['hi'])})"
         to_come = [f"{several(total['n'], data['unit'])} still to come", between]
     missed = tile("Left on the table", "not known", ["see below"], "")
-    if left:
-        notes = [_between(data, left), "per recent decision"]
-        missed = tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
+    if foregone:
+        notes = [_between(data, foregone), "per recent decision"]
+        missed = tile(
+            "Left on the table", amount(data, foregone["p"]), notes, line(spark["foregone"])
+        )
     bar = bars(spark["decisions"], partial)
-    decisions = tile("Decisions", whole(head["decisions"]), made, bar)
+    decisions = tile("Decisions", whole(head["decisions"]), decision_notes, bar)
     bar = bars(spark["rewards"], partial)
-    rewards = tile(units.capitalize(), whole(head["rewards"]), came, bar)
+    rewards = tile(units.capitalize(), whole(head["rewards"]), reward_notes, bar)
     pending = tile(
         "Pending decisions", whole(head["pending"]["n"]), to_come, line(spark["pending"])
     )

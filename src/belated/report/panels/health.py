@@ -23,7 +23,7 @@ def collect(facts: Facts) -> dict[str, Any]:
     modes, changes = watched.modes, watched.actions
     if facts.log.until is None:  # includes changes in trimmed records
         changes = facts.log.action_changes
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "closed_actions": [
             action.to_dict() | {"t": as_microseconds(action.since) // 1000}
             for action in states_at(changes, as_of)
@@ -34,15 +34,15 @@ def collect(facts: Facts) -> dict[str, Any]:
         "decisions_last_day": int((table.made > as_of - DAY).sum()),
     }
     if (chosen := watched.chosen) is not None:
-        who, why, t = chosen.actor, chosen.reason, chosen.at_us // 1000
-        found["chosen"] = {"version": chosen.version, "t": t, "actor": who, "reason": why}
+        author, why, t = chosen.actor, chosen.reason, chosen.at_us // 1000
+        figures["chosen"] = {"version": chosen.version, "t": t, "actor": author, "reason": why}
     if len(table):
-        found["last_decision"] = short((as_of - int(table.made.max())) / MINUTE, 3)
+        figures["last_decision"] = short((as_of - int(table.made.max())) / MINUTE, 3)
     if watched.rewards:
-        found["last_reward"] = short((as_of - max(watched.rewards)) / MINUTE, 3)
+        figures["last_reward"] = short((as_of - max(watched.rewards)) / MINUTE, 3)
     if facts.estimate is not None:
-        found["fit_n"] = facts.estimate.n
-        found["converged"] = bool(facts.estimate.converged)
+        figures["fit_n"] = facts.estimate.n
+        figures["converged"] = bool(facts.estimate.converged)
     # Only the most recent decisions are encoded again.
     shares = [
         (count / sum(counts.values()), name, status)
@@ -52,35 +52,35 @@ def collect(facts: Facts) -> dict[str, Any]:
     ]
     if shares:
         share, name, status = max(shares)
-        found["field"] = {"name": name, "status": status, "share": short(share, 3)}
-    return found
+        figures["field"] = {"name": name, "status": status, "share": short(share, 3)}
+    return figures
 
 
 def card(data: Data) -> str:
     """Return the card as HTML."""
-    found, modes = data["health"], data["modes"]
+    health, modes = data["health"], data["modes"]
     switched = "never changed" if not modes else _switched(data, modes[-1])
-    items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
-    if closed := found["closed_actions"]:
+    items = [(health["mode"] == "learn", "Mode", health["mode"], switched)]
+    if closed := health["closed_actions"]:
         names = ", ".join(f"{action['action']} ({action['state']})" for action in closed)
         notes = [f"{action['action']} {_switched(data, action)}" for action in closed]
         items.append((False, "Actions", f"never chosen: {names}", "; ".join(notes)))
-    if "chosen" in found:
-        chosen = found["chosen"]
+    if "chosen" in health:
+        chosen = health["chosen"]
         value = f"version {chosen['version']}, not the latest"
         items.append((False, "Decides with", value, _switched(data, chosen)))
     lately = {
-        "decision": found["decisions_last_day"],
+        "decision": health["decisions_last_day"],
         "reward": data["headline"]["rewards_last_day"],
     }
-    for what, count in lately.items():
-        if f"last_{what}" in found:
-            note = f"{several(count, what)} in the last 24 h"
-            items.append((True, f"Last {what}", _ago(found[f"last_{what}"]), note))
-    if "converged" in found:
-        state = "converged" if found["converged"] else "not converged"
-        fit = f"fit of {whole(found['fit_n'])} outcomes"
-        items.append((found["converged"], "Model", state, fit))
+    for kind, count in lately.items():
+        if f"last_{kind}" in health:
+            note = f"{several(count, kind)} in the last 24 h"
+            items.append((True, f"Last {kind}", _ago(health[f"last_{kind}"]), note))
+    if "converged" in health:
+        state = "converged" if health["converged"] else "not converged"
+        fit = f"fit of {whole(health['fit_n'])} outcomes"
+        items.append((health["converged"], "Model", state, fit))
     off = data["calibration"]
     if off:
         fine = not any(item["kind"] == "calibration" for item in data["attention"])
@@ -96,11 +96,11 @@ def card(data: Data) -> str:
     alarmed = any(item["panel"] == "quality" for item in data["attention"])
     note = "reward messages: contradicted, unmatched, expired or invalid"
     items.append((not alarmed, "Not counted", whole(refused), note))
-    if "field" in found:
-        most = found["field"]
+    if "field" in health:
+        most = health["field"]
         value = f"{percent(most['share'])} {most['status']}"
         items.append((True, "Fields", value, f"{most['name']}, the highest share of all fields"))
-    items.append((True, "Journal", whole(found["records"]), "records"))
+    items.append((True, "Journal", whole(health["records"]), "records"))
     cells = ""
     for fine, *texts in items:
         inner = "".join(
@@ -113,8 +113,8 @@ def card(data: Data) -> str:
 
 
 def _switched(data: Data, change: dict[str, Any]) -> str:
-    by = f" by {change['actor']}" if change["actor"] else ""
-    return f"since {_when(data, change['t'])}{by}: {change['reason'] or 'no reason given'}"
+    author = f" by {change['actor']}" if change["actor"] else ""
+    return f"since {_when(data, change['t'])}{author}: {change['reason'] or 'no reason given'}"
 
 
 def _ago(minutes: float) -> str:

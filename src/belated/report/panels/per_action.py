@@ -30,10 +30,10 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     for name in facts.actions[:ACTIONS]:
         here = facts.table.action == code_of(facts, name)
         for arm, mask in facts.arms:
-            one = if_known(earned, facts.table.select(mask & here), name)
-            if one is not None:
-                value = around(one.value, one.error, facts.bounds)
-                rows.append({"action": name, "arm": arm, **value, "n": one.decisions})
+            estimate = if_known(earned, facts.table.select(mask & here), name)
+            if estimate is not None:
+                value = around(estimate.value, estimate.error, facts.bounds)
+                rows.append({"action": name, "arm": arm, **value, "n": estimate.decisions})
     return rows
 
 
@@ -72,20 +72,20 @@ def words(data: Data) -> Said:
     """Return the title, which names the action that earns the most, and the caption."""
     rows = data["per_action"]
     own = {row["action"]: row["p"] for row in rows if row["arm"] == "Bandit"}
-    held = {row["action"]: row["p"] for row in rows if row["arm"] == "Holdout"}
+    holdout = {row["action"]: row["p"] for row in rows if row["arm"] == "Holdout"}
     title = "No action has enough rewards yet where the bandit shows it"
     if own:
         best = max(own, key=lambda name: own[name])
         title = f"{best} earns the most, {amount(data, own[best])}"
-    both = [name for name in own if name in held]
-    if both and (gains := max(both, key=lambda name: own[name] - held[name])):
-        gain = own[gains] - held[gains]
-        if gain > 0 and len(both) > 1:
+    shared = [name for name in own if name in holdout]
+    if shared and (gains := max(shared, key=lambda name: own[name] - holdout[name])):
+        gain = own[gains] - holdout[gains]
+        if gain > 0 and len(shared) > 1:
             same = ", and" if gains == best else f"; {gains}"
             title += f"{same} gains the most from being targeted"
     where = (
         "The bandit shows each action where it expects the action to do well; the holdout does not."
-        if held
+        if holdout
         else "The bandit shows each action where it expects the action to do well; what the action "
         "would earn elsewhere is not known without a holdout."
     )

@@ -54,17 +54,17 @@ def collect(facts: Facts) -> dict[str, Any]:
 
 def words(data: Data) -> Said:
     """Return the title, which states the share of messages with an issue, and the caption."""
-    found = data["quality"]
-    messages = several(found["reward_messages"], "reward message")
-    if not found["reward_messages"]:
+    quality = data["quality"]
+    messages = several(quality["reward_messages"], "reward message")
+    if not quality["reward_messages"]:
         title = "No reward message has arrived yet"
-    elif not found["affected"]:
+    elif not quality["affected"]:
         title = f"None of {messages} had an issue"
     else:
-        rows = [row for row in found["rows"] if row["n"] and row["kind"] != "voided"]
+        rows = [row for row in quality["rows"] if row["n"] and row["kind"] != "voided"]
         top = sorted(rows, key=lambda row: -row["n"])[:2]
         names = [KINDS[row["kind"]][0].lower() for row in top]
-        share = percent(found["affected"] / found["reward_messages"])
+        share = percent(quality["affected"] / quality["reward_messages"])
         title = f"{share} of {messages} had an issue, most often “{'” and “'.join(names)}”"
     return Said(
         title,
@@ -74,14 +74,14 @@ def words(data: Data) -> Said:
 
 def card(data: Data) -> str:
     """Return the card as HTML, with one line per kind of issue."""
-    said, total = words(data), data["quality"]["reward_messages"]
+    summary, total = words(data), data["quality"]["reward_messages"]
     partial = data["partial"] is not None
     lines = []
     for row in data["quality"]["rows"]:
         if not row["n"]:
             continue
-        name, what = KINDS[row["kind"]]
-        head = f'<th scope="row">{escape(name)}<small>{escape(what)}</small></th>'
+        name, meaning = KINDS[row["kind"]]
+        head = f'<th scope="row">{escape(name)}<small>{escape(meaning)}</small></th>'
         counts = element("td", whole(row["n"]), cls="n")
         # Decisions are voided, not rewards.
         share = "" if row["kind"] == "voided" else percent(row["n"] / total)
@@ -96,5 +96,5 @@ def card(data: Data) -> str:
         head = f'<th scope="row">{escape(name)}<small>{escape(small)}</small></th>'
         lines.append(f"<tr>{head}{element('td', whole(row['n']), cls='n')}<td></td><td></td></tr>")
     table = f'<table class="q"><tbody>{"".join(lines)}</tbody></table>' if lines else ""
-    inner = element("h3", said.title) + element("p", said.definition, cls="sub") + table
+    inner = element("h3", summary.title) + element("p", summary.definition, cls="sub") + table
     return around("div", inner, cls="card full", id="quality")

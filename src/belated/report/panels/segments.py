@@ -42,9 +42,9 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
     }
     actions = [str(table.actions[code]) for code in table.action]
     rows = []
-    for by, segment_of in _divisions(list(contexts.values())):
+    for field, segment_of in _divisions(list(contexts.values())):
         segments = ((segment_of(context), actions[line]) for line, context in contexts.items())
-        rows += _rows(facts, by, segments)
+        rows += _rows(facts, field, segments)
     hours = (table.made % DAY // HOUR).astype(int) // PART * PART
     if len(set(hours.tolist())) > 1:
         rows += _rows(facts, "hour (UTC)", zip(map(_part_of_day, hours), actions, strict=True))
@@ -79,25 +79,25 @@ def _divisions(contexts: list[Context]) -> list[tuple[str, Callable[[Context], s
 
 def _yes_no(values: Mapping[str, list[Any]]) -> list[str]:
     """Return the fields that are 0 or 1 in all contexts, starting with the most evenly split."""
-    found = []
+    fields = []
     for name, column in values.items():
         if all(isinstance(value, bool | int | float) and value in (0, 1) for value in column):
             share = sum(map(bool, column)) / len(column)
             if RARE <= share <= 1.0 - RARE:
-                found.append((abs(share - 0.5), name))
-    return [name for _, name in sorted(found)[:COLUMNS]]
+                fields.append((abs(share - 0.5), name))
+    return [name for _, name in sorted(fields)[:COLUMNS]]
 
 
 def _categories(values: Mapping[str, list[Any]]) -> list[tuple[str, list[str]]]:
     """Return the text fields that have a few common values, and these values."""
-    found = []
+    fields = []
     for name, column in values.items():
         texts = [value for value in column if isinstance(value, str)]
         common = Counter(texts).most_common(VALUES)
         covered = sum(count for _, count in common) / len(column)
         if len(common) > 1 and covered > 0.5:
-            found.append((name, [value for value, _ in common]))
-    return found[:CATEGORIES]
+            fields.append((name, [value for value, _ in common]))
+    return fields[:CATEGORIES]
 
 
 def _part_of_day(hour: int) -> str:

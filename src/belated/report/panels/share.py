@@ -26,18 +26,18 @@ from belated.report.vega import (
 def collect(facts: Facts) -> list[dict[str, Any]]:
     """Compute each action's share of decisions by period; rare actions are combined."""
     own, calendar = facts.own, facts.calendar
-    made, action = facts.table.made[own], facts.table.action[own]
-    total = calendar.counts(made)
+    times, action = facts.table.made[own], facts.table.action[own]
+    total = calendar.counts(times)
     shown = facts.actions[:ACTIONS]
     rows = []
-    left = np.ones(calendar.count)
+    remaining = np.ones(calendar.count)
     for name in shown:
-        here = calendar.counts(made[action == code_of(facts, name)])
+        here = calendar.counts(times[action == code_of(facts, name)])
         part = np.divide(here, total, out=np.zeros_like(here), where=total > 0)
-        left -= part
+        remaining -= part
         rows += _shares(facts, name, part, total)
     if len(facts.actions) > ACTIONS:
-        rows += _shares(facts, "others", np.maximum(left, 0.0), total)
+        rows += _shares(facts, "others", np.maximum(remaining, 0.0), total)
     return rows
 
 

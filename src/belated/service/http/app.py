@@ -219,14 +219,14 @@ class Service:
 
     def _unknown_bandit(self, name: str, key: Key | None) -> UnknownBandit:
         """Return the error for an unknown bandit. It lists the bandits that the key may access."""
-        known = [
+        names = [
             repr(bandit)
             for bandit in self.bandits
             if key is None or key.everywhere or bandit in key.bandits
         ]  # fmt: skip
-        known[SHOWN:] = [f"{len(known) - SHOWN} more"] if len(known) > SHOWN else []
-        others = f"; known bandits: {', '.join(known)}" if known else ""
-        return UnknownBandit(f"unknown bandit {name!r}{others}")
+        names[SHOWN:] = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
+        listing = f"; known bandits: {', '.join(names)}" if names else ""
+        return UnknownBandit(f"unknown bandit {name!r}{listing}")
 
     def dispatch(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """Handle a request; the response may be sent later."""

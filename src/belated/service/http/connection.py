@@ -136,7 +136,7 @@ class Connections:
         # Free an eighth of the limit at a time. During a flood, sorting many connections for each
         # piece of data would take longer than receiving it.
         target = self._max_held - self._max_held // 8
-        for connection in sorted(self._all, key=lambda each: each.held, reverse=True):
+        for connection in sorted(self._all, key=lambda connection: connection.held, reverse=True):
             if self.held <= target or not connection.held:
                 return
             connection.give_up()

@@ -117,11 +117,11 @@ def _evaluate_all(call: Exchange, request: EvaluationRequest) -> None:
             _respond(call, EvaluatedFlags([flags[name] for name in sorted(flags)]))
 
     for bandit, tokens in bandits:
-        done = partial(add, bandit.definition.name, tokens)
+        finish = partial(add, bandit.definition.name, tokens)
         try:
-            evaluate(bandit, request, False, done)
+            evaluate(bandit, request, False, finish)
         except Exception as error:
-            done(error)
+            finish(error)
     if not bandits:
         _respond(call, EvaluatedFlags([]))
 
@@ -130,7 +130,7 @@ def _respond(call: Exchange, flags: EvaluatedFlags) -> None:
     content = encode(flags)
     tag = f'"{hashlib.blake2b(content, digest_size=16).hexdigest()}"'
     call.headers = {**(call.headers or {}), "etag": tag}
-    if tag.encode() in (each.strip() for each in call.none_match.split(b",")):
+    if tag.encode() in (candidate.strip() for candidate in call.none_match.split(b",")):
         call.connection.respond(call, 304, JSON, b"")
     else:
         call.connection.respond(call, 200, JSON, content)

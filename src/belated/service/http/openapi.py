@@ -174,9 +174,9 @@ def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
         return {}
     parameters = {"bandit": "$request.path.bandit", "id": f"$response.body#{pointer}"}
     return {
-        _name(other): {"operationId": _name(other), "parameters": parameters}
-        for other in routes
-        if "{id}" in other.path
+        _name(target): {"operationId": _name(target), "parameters": parameters}
+        for target in routes
+        if "{id}" in target.path
     }
 
 

@@ -98,12 +98,12 @@ def _unknown_field(detail: str, body: Any) -> str:
     if match is None or body is None:
         return detail
     name, path = match[1], match[2] or ""
-    known = _fields_of(body, nested="[" in path)
+    fields = _fields_of(body, nested="[" in path)
     suggestion = _SYNONYMS.get(name, "")
-    if suggestion not in known:
-        suggestion = next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    if suggestion not in fields:
+        suggestion = next(iter(difflib.get_close_matches(name, fields, n=1)), "")
     question = f"did you mean `{suggestion}`? " if suggestion else ""
-    return f"unknown field `{name}`{path}: {question}Known fields: {', '.join(known)}"
+    return f"unknown field `{name}`{path}: {question}Known fields: {', '.join(fields)}"
 
 
 @cache

@@ -455,7 +455,7 @@ def _parsed(
     requests: Sequence[DecisionRequest], definition: Definition
 ) -> Iterator[tuple[ParsedRequest, Rows]]:
     """Parse the requests of a batch. Rows beyond `HELD_BYTES` are parsed again when needed."""
-    held = 0
+    size = 0
     for n, request in enumerate(requests):
         if request.sticky is not None:
             message = (
@@ -464,8 +464,8 @@ def _parsed(
             remedy = "send this request to POST /v1/{bandit}/decisions"
             raise InvalidInput(f"{message} decisions: {remedy}", request.sticky)
         parsed, rows = parse_request(request, definition)
-        held += len(rows)
-        yield parsed, rows if held <= HELD_BYTES else partial(_rows, request, definition)
+        size += len(rows)
+        yield parsed, rows if size <= HELD_BYTES else partial(_rows, request, definition)
 
 
 def _rows(request: DecisionRequest, definition: Definition) -> bytes:

@@ -131,8 +131,8 @@ class Leader(Generic[MakeFold]):
         data, hour = model.write(), model.at // HOUR
         self.coordination.publish(data, self.epoch)
         if model.n and hour != self._kept_hour:
-            kept = KeptModel(model.version, model.at, model.n, len(data))
-            self.coordination.keep(kept, data, self.epoch)
+            entry = KeptModel(model.version, model.at, model.n, len(data))
+            self.coordination.keep(entry, data, self.epoch)
             self._kept_hour = hour
         now = self._monotonic()
         if model.head and now >= self._head_at + HEAD:
@@ -269,20 +269,20 @@ class BackgroundSave:
             OwnerFenced: another learner owns the partition.
             JournalUnavailable: the store cannot be reached.
         """
-        written = self.abandon()
-        if written is not None and not written.cancelled():
+        future = self.abandon()
+        if future is not None and not future.cancelled():
             with suppress(SnapshotConflict):  # the next snapshot will be complete
-                written.result()
+                future.result()
 
     def abandon(self) -> Future[None] | None:
         """Stop saving, waiting for a write that has already begun; return its future."""
         if self._running is None:
             return None
-        (fold, saving, written), self._running = self._running, None
-        if not written.cancel():
-            wait([written])
+        (fold, saving, future), self._running = self._running, None
+        if not future.cancel():
+            wait([future])
         fold.end_save(saving)
-        return written
+        return future
 
     def stop(self) -> None:
         """Stop the thread."""

@@ -284,14 +284,14 @@ class _Entry:
             self.leads = learner.leads()
             _log_leader(self.name, learner)
         if count:
-            rest = 0.0
+            pause = 0.0
         elif isinstance(learner, SharedLearner):
-            rest = SHARED
+            pause = SHARED
         elif not self.leads:
-            rest = STAND_BY if self._seen is None else math.inf
+            pause = STAND_BY if self._seen is None else math.inf
         else:
-            rest = IDLE if self._seen is None else learner.rest()
-        self.due = time.monotonic() + rest
+            pause = IDLE if self._seen is None else learner.rest()
+        self.due = time.monotonic() + pause
         return count
 
 

@@ -173,8 +173,8 @@ class LeaseRenewal:
             if due:
                 requested_at = self.clock()
                 with suppress(JournalError):  # the leases remain valid until they expire
-                    held = {bandit: entry for bandit, (_, entry) in due.items()}
-                    renewed = renew_leases(self.cells, held, self.seconds)
+                    entries = {bandit: entry for bandit, (_, entry) in due.items()}
+                    renewed = renew_leases(self.cells, entries, self.seconds)
                     for bandit, (lease, entry) in due.items():
                         lease.renewed(requested_at, entry.epoch, bandit in renewed)
         return self.seconds / 3

@@ -138,12 +138,12 @@ def same_entries(first: Ledger, second: Ledger) -> bool:
     if first._table.next != second._table.next:
         return False
     for column in ("state", "position", "at", "value", "flags"):
-        values, others = (
+        values, second_values = (
             ledger._table.column(column)[base - ledger._table.base :] for ledger in (first, second)
         )
         if column == "flags":
             seen = LATE | CONFLICT | FORGOTTEN
-            values, others = values & seen, others & seen
-        if not np.array_equal(values, others, equal_nan=column == "value"):
+            values, second_values = values & seen, second_values & seen
+        if not np.array_equal(values, second_values, equal_nan=column == "value"):
             return False
     return True

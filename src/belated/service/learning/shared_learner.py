@@ -233,8 +233,8 @@ class PartitionWorker:
             for number, owned in self.owned.items()
             if owned.is_behind or not owned.fold.has_sent(number)
         }
-        others = {n: owned.fold.position for n, owned in self.owned.items() if n not in behind}
-        return behind | self.journal.advanced(others) if others else behind
+        positions = {n: owned.fold.position for n, owned in self.owned.items() if n not in behind}
+        return behind | self.journal.advanced(positions) if positions else behind
 
     def _work(self, partition: int, has_grown: bool) -> int:
         owned = self.owned[partition]
@@ -433,8 +433,8 @@ class SharedLearner(Leader[Callable[[int], PartitionFold]]):
         self.merging, self.epoch, self._changed = merging, epoch, False
 
     def _take(self, merging: Merging) -> int:
-        count, sent = 0, self.coordination.sent(self.journal.partitions, self._versions)
-        for partition, (version, data) in sent.items():
+        count, messages = 0, self.coordination.sent(self.journal.partitions, self._versions)
+        for partition, (version, data) in messages.items():
             self._versions[partition] = version
             try:
                 entry = PartitionSums.read(data)

@@ -340,11 +340,11 @@ def _definition(name: str, table: TomlTable, has_secrets: bool, assigns: bool) -
 def _holdout(table: TomlTable) -> Holdout | None:
     share = table.take("share", _share, example="0.05")
     baseline = table.take("baseline", _action, "")
-    by = table.take("by", _text, None)
+    by_field = table.take("by", _text, None)
     table.finish()
     if share is None:
         return None
-    return table.checked("baseline", lambda: Holdout(share, baseline, by))
+    return table.checked("baseline", lambda: Holdout(share, baseline, by_field))
 
 
 # --- parsing values ------------------------------------------------------------------------------

@@ -196,8 +196,8 @@ def _spool(config: Config) -> Iterator[Finding]:
             yield ok("spool", "none, which is fine for a store on the same disk")
             return
         mend = "set server.spool_dir to a folder on a local disk"
-        what = "none: requests fail while the store is unavailable"
-        yield warning("spool", what, mend)
+        finding = "none: requests fail while the store is unavailable"
+        yield warning("spool", finding, mend)
         return
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -207,9 +207,9 @@ def _spool(config: Config) -> Iterator[Finding]:
         yield wrong("spool", f"cannot write to {folder.path}: {error.strerror}", mend)
         return
     needed = folder.limit * len(config.bandits)
-    what = f", but the spools of one process may grow to {needed >> 20} MiB"
+    finding = f", but the spools of one process may grow to {needed >> 20} MiB"
     mend = "free disk space, or reduce server.spool_max_bytes"
-    yield _room("spool room", folder.path, needed, what, mend)
+    yield _room("spool room", folder.path, needed, finding, mend)
     for definition in config.bandits:
         yield _left(folder, definition.name)
 
@@ -217,16 +217,16 @@ def _spool(config: Config) -> Iterator[Finding]:
 def _left(folder: SpoolFolder, bandit: str) -> Finding:
     check = f"spool of {bandit}"
     try:
-        left = folder.left(bandit)
+        leftovers = folder.left(bandit)
     except (BelatedError, OSError) as error:
         return wrong(check, str(error), "check the owner of the folder and of its files")
-    for reason, (what, mend) in UNREADABLE.items():
-        if paths := ", ".join(str(path) for path, events in left.items() if events == reason):
-            return wrong(check, f"{paths}: {what}", mend)
-    if left:
-        count = sum(events for events in left.values() if isinstance(events, int))
-        what = f"{count} undelivered events of stopped processes in {len(left)} files"
-        return warning(check, what, "start a service with this folder, which delivers them")
+    for reason, (finding, mend) in UNREADABLE.items():
+        if paths := ", ".join(str(path) for path, events in leftovers.items() if events == reason):
+            return wrong(check, f"{paths}: {finding}", mend)
+    if leftovers:
+        count = sum(events for events in leftovers.values() if isinstance(events, int))
+        finding = f"{count} undelivered events of stopped processes in {len(leftovers)} files"
+        return warning(check, finding, "start a service with this folder, which delivers them")
     return ok(check, "no undelivered events of stopped processes")
 
 
@@ -237,8 +237,8 @@ def _process() -> Iterator[Finding]:
         return
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
-        what = f"the limit is {soft}, and every connection uses one file"
-        yield warning("open files", what, f"raise the limit to {FILES} (ulimit -n, LimitNOFILE)")
+        finding = f"the limit is {soft}, and every connection uses one file"
+        yield warning("open files", finding, f"raise the limit to {FILES} (ulimit -n, LimitNOFILE)")
     else:
         yield ok("open files", f"the limit is {soft}")
 
@@ -302,9 +302,11 @@ def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Fin
 def _journal(definition: Definition, stored: StoredBandit) -> Finding:
     check = f"journal of {definition.name}"
     if definition.partitions not in (None, stored.partitions):
-        what = f"partitions: {stored.partitions}, but {definition.partitions} in the configuration"
+        finding = (
+            f"partitions: {stored.partitions}, but {definition.partitions} in the configuration"
+        )
         mend = f"set partitions = {stored.partitions}, or move it with `belated journal import`"
-        return wrong(check, what, mend)
+        return wrong(check, finding, mend)
     return ok(check, f"partitions: {stored.partitions}")
 
 
@@ -319,8 +321,10 @@ def _features(store: Store, definition: Definition, identity: Mapping[str, str])
         return wrong(check, "; ".join(change.changes), change.refused)
     if change.changes:
         mend = "run `belated features diff` for details"
-        what = f"{change.decisions:,} decisions are encoded again, in about {change.seconds:.1f} s"
-        return warning(check, f"{'; '.join(change.changes)}: about {what}", mend)
+        finding = (
+            f"{change.decisions:,} decisions are encoded again, in about {change.seconds:.1f} s"
+        )
+        return warning(check, f"{'; '.join(change.changes)}: about {finding}", mend)
     return ok(check, "they match the journal")
 
 
@@ -337,9 +341,13 @@ def _stamps(store: Store, name: str) -> Finding:
     except BelatedError as error:
         return wrong(check, str(error), "check the store")
     if ahead > CLOCKS:
-        what = f"the last timestamp is {ahead:.0f} s ahead of the store's clock, which has jumped"
+        finding = (
+            f"the last timestamp is {ahead:.0f} s ahead of the store's clock, which has jumped"
+        )
         until = f"{as_datetime(last):%Y-%m-%d %H:%M:%S} UTC"
-        return wrong(check, f"{what}: no window ends before {until}", "synchronize clocks with NTP")
+        return wrong(
+            check, f"{finding}: no window ends before {until}", "synchronize clocks with NTP"
+        )
     return ok(check, "no timestamp is ahead of the clock")
 
 
@@ -416,14 +424,14 @@ def _settings(inspection: PostgresInspection) -> Iterator[Finding]:
     else:
         yield ok("version", f"PostgreSQL {version // 10_000}")
     if standby:
-        what = "this is a standby, which lags behind and accepts no events"
-        yield wrong("primary", what, "set store.address to the primary")
+        finding = "this is a standby, which lags behind and accepts no events"
+        yield wrong("primary", finding, "set store.address to the primary")
     else:
         yield ok("primary", "it accepts events")
     for (name, unsafe), value in zip(UNSAFE, values, strict=True):
         if value in unsafe:
-            what = f"it is {value}: acknowledged events can be lost"
-            yield wrong(name, what, f"set {name} = on, and restart or reload the server")
+            finding = f"it is {value}: acknowledged events can be lost"
+            yield wrong(name, finding, f"set {name} = on, and restart or reload the server")
         else:
             yield ok(name, f"it is {value}")
 
@@ -435,12 +443,14 @@ def _failover(inspection: PostgresInspection) -> Finding:
         return ok("failover", "no standby is connected")
     connected = "a standby is" if standbys == 1 else f"{standbys} standbys are"
     if not names:
-        what = f"{connected} connected, but commits do not wait for it: a failover can lose events"
+        finding = (
+            f"{connected} connected, but commits do not wait for it: a failover can lose events"
+        )
         mend = "set synchronous_standby_names, or accept that learners then rebuild their state"
-        return warning("failover", what, mend)
+        return warning("failover", finding, mend)
     if commit not in WAITING:
-        what = f"{connected} connected, but synchronous_commit is {commit}: a failover can lose"
-        return warning("failover", f"{what} events", "set synchronous_commit = on")
+        finding = f"{connected} connected, but synchronous_commit is {commit}: a failover can lose"
+        return warning("failover", f"{finding} events", "set synchronous_commit = on")
     return ok("failover", f"{connected} connected, and commits wait for {names}")
 
 
@@ -450,8 +460,10 @@ def _server_clock(inspection: PostgresInspection) -> Finding:
     local_us = (before + time.time_ns() // 1000) // 2
     difference = abs(server_us - local_us) / 1e6
     if difference > CLOCKS:
-        what = f"it differs from the server's by {difference:.1f} s: times in records may not match"
-        return warning("clock", what, "synchronize both clocks with NTP")
+        finding = (
+            f"it differs from the server's by {difference:.1f} s: times in records may not match"
+        )
+        return warning("clock", finding, "synchronize both clocks with NTP")
     return ok("clock", f"it differs from the server's by {1e3 * difference:.0f} ms")
 
 
@@ -463,8 +475,8 @@ def _tables(inspection: PostgresInspection) -> Finding:
         mend = f'run `belated schema --from {version or 0} | psql "$DATABASE_URL"`'
         return wrong("tables", f"they have version {version}, but {VERSION} is required", mend)
     if oldest > VERSION:
-        what = f"they have version {version}, which is newer than this release supports"
-        return wrong("tables", what, "upgrade belated")
+        finding = f"they have version {version}, which is newer than this release supports"
+        return wrong("tables", finding, "upgrade belated")
     return ok("tables", f"they have version {version}")
 
 
@@ -479,8 +491,8 @@ def _rights(inspection: PostgresInspection, roles: Collection[Role]) -> Finding:
     listed = ", ".join(f"{right} on {table}" for table, right, _ in missing[:5])
     grants = (f"GRANT {right} ON belated.{table} TO {role}" for table, right, role in missing)
     mend = "; ".join([f"GRANT USAGE ON SCHEMA belated TO {missing[0][2]}", *grants])
-    what = f"the role lacks {len(missing)} privileges that a {kinds} needs: {listed}"
-    return wrong("rights", what, mend)
+    finding = f"the role lacks {len(missing)} privileges that a {kinds} needs: {listed}"
+    return wrong("rights", finding, mend)
 
 
 # --- SQLite --------------------------------------------------------------------------------------
@@ -490,8 +502,8 @@ def examine_sqlite(path: Path) -> Iterator[Finding]:
     """Check that a SQLite file and its disk are safe, without writing to the file."""
     folder = path.absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        what = f"the folder {folder} does not exist or is not writable"
-        yield wrong("store", what, "create it for the user of the service")
+        finding = f"the folder {folder} does not exist or is not writable"
+        yield wrong("store", finding, "create it for the user of the service")
         return
     yield from _disk(folder)
     if not path.exists():
@@ -499,8 +511,8 @@ def examine_sqlite(path: Path) -> Iterator[Finding]:
         yield warning("store", f"{str(path)!r} does not exist yet", mend)
         return
     if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-        what = f"{str(path)!r} is not a file that this user can read and write"
-        yield wrong("store", what, "chown it to the user of the service")
+        finding = f"{str(path)!r} is not a file that this user can read and write"
+        yield wrong("store", finding, "chown it to the user of the service")
         return
     yield ok("store", f"{str(path)!r} exists, {path.stat().st_size >> 10} KiB")
     yield _permissions(path)
@@ -525,8 +537,8 @@ def _permissions(path: Path) -> Finding:
         return ok("permissions", "not checked on this system")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        what = f"{mode:04o}: other users of this machine can read decisions and rewards"
-        return warning("permissions", what, f"chmod 600 {path}")
+        finding = f"{mode:04o}: other users of this machine can read decisions and rewards"
+        return warning("permissions", finding, f"chmod 600 {path}")
     return ok("permissions", f"{mode:04o}")
 
 

@@ -253,7 +253,7 @@ FAMILIES: dict[str, Family] = {
 
 def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
     """Return a decider's metrics for a bandit."""
-    stats, spool, left = bandit.stats, bandit.spool, bandit.left_spools
+    stats, spool, leftovers = bandit.stats, bandit.spool, bandit.left_spools
     paused = dict.fromkeys([*bandit.definition.actions, OTHERS], 0)
     for state in bandit.actions:
         paused[state.action if state.action in paused else OTHERS] += state.state != "open"
@@ -286,11 +286,12 @@ def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
             "belated_spool_bytes": spool.size,
             "belated_spool_oldest_seconds": _age(bandit.now(), spool.oldest),
         }
-    if left is not None:
+    if leftovers is not None:
         values |= {
-            "belated_spool_left_events": left.events,
-            "belated_spool_left_files": left.files,
-            "belated_spool_unreadable_files": dict.fromkeys(UNREADABLE, 0) | dict(left.unreadable),
+            "belated_spool_left_events": leftovers.events,
+            "belated_spool_left_files": leftovers.files,
+            "belated_spool_unreadable_files": dict.fromkeys(UNREADABLE, 0)
+            | dict(leftovers.unreadable),
         }
     return values
 

@@ -121,13 +121,13 @@ class RequestBatcher:
             return
         refusals = []
         try:
-            made = self._decide(parts)
+            result = self._decide(parts)
         except Exception:  # one of the batches is invalid: try each one separately
             refusals = [refusal for part in parts if (refusal := self._try(part)) is not None]
         else:
             start = 0
             for batch, end in parts:
-                start = batch.add(made, start, end)
+                start = batch.add(result, start, end)
         batches = [batch for batch, _ in parts]
         self.commits.append_all([batch for batch in batches if batch.is_complete])
         self._queue.extend(

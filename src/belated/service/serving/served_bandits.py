@@ -390,13 +390,13 @@ class ServedBandit:
             if request.id is not None and not request.first_attempt
         ]
         try:
-            known = await self._known_decisions(retried) if retried else {}
+            stored = await self._known_decisions(retried) if retried else {}
         except NotIndexed:
             if not are_fallbacks:
                 raise
-            known = {}  # if two decisions have the same id, the first one committed counts
-        await self._check_same(requests, rows, known)
-        new = [n for n, request in enumerate(requests) if request.id not in known]
+            stored = {}  # if two decisions have the same id, the first one committed counts
+        await self._check_same(requests, rows, stored)
+        new = [n for n, request in enumerate(requests) if request.id not in stored]
         decisions: list[Decision] = []
         if new:
             deciding: Future[list[Decision]] = self._loop.create_future()
@@ -412,7 +412,7 @@ class ServedBandit:
             await self._check_same(requests, rows, {event.id: event for event in decisions})
         new_decisions = iter(decisions)
         result = [
-            known[request.id] if request.id in known else next(new_decisions)
+            stored[request.id] if request.id in stored else next(new_decisions)
             for request in requests
         ]
         self.stats.seconds.add(self._runtime.monotonic() - start)
@@ -488,8 +488,8 @@ class ServedBandit:
         """Look up which decisions are unknown, then append the events."""
         distinct = list(dict.fromkeys(ids))
         with suppress(JournalReadUnavailable, NotIndexed):  # if lookups fail, accept all events
-            known = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
-            if unknown := [id for id in distinct if id not in known]:
+            stored = {*await self._known_decisions(distinct), *await self._known_subjects(distinct)}
+            if unknown := [id for id in distinct if id not in stored]:
                 try:
                     self._room.check(reporter, unknown)
                 except RateLimited:
@@ -552,12 +552,12 @@ class ServedBandit:
             NotIndexed: this process does not know an id, and the store cannot look up decisions.
         """
         decisions = {} if self._spool is None else self._recent_decisions(ids, spooled=True)
-        rest = [id for id in ids if id not in decisions]
-        if rest:
+        missing = [id for id in ids if id not in decisions]
+        if missing:
             try:
-                decisions |= await self._read(lambda journal: journal.decisions(rest))
+                decisions |= await self._read(lambda journal: journal.decisions(missing))
             except (JournalReadUnavailable, NotIndexed):
-                decisions |= self._recent_decisions(rest, spooled=False)
+                decisions |= self._recent_decisions(missing, spooled=False)
                 if len(decisions) < len(ids):  # other processes may know the remaining ids
                     raise
         return decisions
@@ -656,11 +656,11 @@ class ServedBandit:
         """Erase a decision, and call `done` with 1, or with 0 if the id is unknown."""
 
         def append(journal: Journal) -> int:
-            known = bool(journal.records_of([id], 1))
-            if known:
+            exists = bool(journal.records_of([id], 1))
+            if exists:
                 reason, now = "DELETE of the decision", self._runtime.clock()
                 journal.append([Erased(erased_key_of(id), now, reason, actor)])
-            return int(known)
+            return int(exists)
 
         self._run(self._read(append), done)
 
@@ -686,8 +686,8 @@ class ServedBandit:
         """
 
         def append(journal: Journal) -> ActionState:
-            now, known = self._runtime.clock(), declared(self.definition.features)
-            event = action_change(journal.actions(), known, now, **change)
+            now, declared_actions = self._runtime.clock(), declared(self.definition.features)
+            event = action_change(journal.actions(), declared_actions, now, **change)
             journal.append([event])
             return ActionState.of(event, now)
 
@@ -696,8 +696,8 @@ class ServedBandit:
     @property
     def actions(self) -> list[ActionState]:
         """The state of each action that the features declare or that has ever been changed."""
-        known = declared(self.definition.features)
-        return states_at(self.decider.actions, self._runtime.clock(), known)
+        declared_actions = declared(self.definition.features)
+        return states_at(self.decider.actions, self._runtime.clock(), declared_actions)
 
     @property
     def duplicates(self) -> int | None:

@@ -228,15 +228,15 @@ class SpoolRecovery:
     def step(self) -> float:
         """Try to deliver each file once, without raising; return the seconds until the next try."""
         try:
-            left = {bandit: self.folder.left(bandit) for bandit in self.bandits}
+            leftovers = {bandit: self.folder.left(bandit) for bandit in self.bandits}
         except Exception as error:  # the folder cannot be listed: keep the last result
             self._folder_fails = True
             self._log_failure(self.folder.path, str(error))
             return SWEEP
         self._folder_fails = False
         self._logged.pop(self.folder.path, None)
-        self._left = left
-        for bandit, files in left.items():
+        self._left = leftovers
+        for bandit, files in leftovers.items():
             for path in list(files):
                 try:
                     self._deliver(bandit, path)
