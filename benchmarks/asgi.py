@@ -46,8 +46,12 @@ def main() -> None:
     for name, values in results.items():
         print(f"{name:8} requests/s {quartiles([rate for rate, _ in values])}")
     pairs = list(zip(results["asgi"], results["service"], strict=True))
-    print(f"asgi / service, requests/s {quartiles([own[0] / other[0] for own, other in pairs])}")
-    print(f"asgi / service, CPU        {quartiles([own[1] / other[1] for own, other in pairs])}")
+    print(
+        f"asgi / service, requests/s {quartiles([own[0] / service[0] for own, service in pairs])}"
+    )
+    print(
+        f"asgi / service, CPU        {quartiles([own[1] / service[1] for own, service in pairs])}"
+    )
 
 
 if __name__ == "__main__":

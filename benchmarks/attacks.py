@@ -124,9 +124,9 @@ async def well_formed(port: int, until: float, count: int, at_once: int) -> None
         try:
             while time.monotonic() < until:
                 for _ in range(0, at_once, PIPELINE):
-                    asked = min(PIPELINE, at_once)
-                    writer.write(_GET * asked)
-                    for _ in range(asked):
+                    count = min(PIPELINE, at_once)
+                    writer.write(_GET * count)
+                    for _ in range(count):
                         await reader.readuntil(b"}")
                 await asyncio.sleep(0.01)
         finally:
@@ -187,28 +187,28 @@ async def _ask(server: Server, seconds: float) -> Found:
     await at_rate(RATE, seconds, ask)
     watching.cancel()
     caller.close()
-    good = sum(one.status == 201 for one in answers)
+    good = sum(answer.status == 201 for answer in answers)
     return Found(_p99(answers), good, len(answers) - good, most)
 
 
 def _p99(answers: list[Answer]) -> float:
-    seconds = sorted(one.seconds for one in answers)
+    seconds = sorted(answer.seconds for answer in answers)
     return seconds[int(0.99 * (len(seconds) - 1))]
 
 
 def run(server: Server, name: str, seconds: float, base: Found) -> tuple[Found, int, int]:
     """Run one attack; return the results, and the memory before and after it."""
     before = server.resident()
-    found = beside(server, seconds, name)
+    result = beside(server, seconds, name)
     time.sleep(min(4.0, seconds))
     after = server.resident()
     print(
-        f"{name:36s} memory {before / MB:5.0f} MB, at most +{(found.most - before) / MB:4.1f},"
-        f" after +{(after - before) / MB:4.1f} MB; p99 {1e3 * found.p99:6.1f} ms,"
-        f" {found.p99 / base.p99:4.1f}x; {found.good} answered, {found.bad} not",
+        f"{name:36s} memory {before / MB:5.0f} MB, at most +{(result.most - before) / MB:4.1f},"
+        f" after +{(after - before) / MB:4.1f} MB; p99 {1e3 * result.p99:6.1f} ms,"
+        f" {result.p99 / base.p99:4.1f}x; {result.good} answered, {result.bad} not",
         flush=True,
     )
-    return found, before, after
+    return result, before, after
 
 
 def main() -> int:
@@ -227,8 +227,8 @@ def main() -> int:
             # Measured again each time: on a shared disk it differs from minute to minute.
             base = beside(server, max(2.0, options.seconds / 4), name, as_well_formed=True)
             print(f"beside well-formed requests: p99 {1e3 * base.p99:.1f} ms, {base.bad} failed")
-            found, before, _ = run(server, name, options.seconds, base)
-            harm |= found.most - before > MAX_GROWTH or found.bad > 0
+            result, before, _ = run(server, name, options.seconds, base)
+            harm |= result.most - before > MAX_GROWTH or result.bad > 0
     return harm
 
 

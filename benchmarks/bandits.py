@@ -44,9 +44,9 @@ end
 
 def idle(servers: list[Server], seconds: float) -> float:
     """Return the share of one CPU that the servers use while idle."""
-    before, start = sum(one.cpu() for one in servers), time.monotonic()
+    before, start = sum(server.cpu() for server in servers), time.monotonic()
     time.sleep(seconds)
-    return (sum(one.cpu() for one in servers) - before) / (time.monotonic() - start)
+    return (sum(server.cpu() for server in servers) - before) / (time.monotonic() - start)
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     rates: dict[int, list[float]] = {number: [] for number in NUMBERS}
     cpus: dict[int, list[float]] = {number: [] for number in NUMBERS}
     rests: dict[int, float] = {}
-    held: dict[int, str] = {}
+    memory: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as name, database() as dsn:
         port = int(str(conninfo_to_dict(dsn)["port"]))
         for round_ in range(arguments.rounds + 1):
@@ -79,9 +79,9 @@ def main() -> None:
                     with Server(f"learners {number}", dsn) as learner:
                         time.sleep(arguments.settle)
                         rests[number] = 100 * idle([decider, learner], arguments.idle)
-                        held[number] = " + ".join(
-                            f"{one.connections(port)}, {one.threads()}"
-                            for one in (decider, learner)
+                        memory[number] = " + ".join(
+                            f"{server.connections(port)}, {server.threads()}"
+                            for server in (decider, learner)
                         )
     print("| bandits | requests/s | of one | CPU, µs | idle CPU, % | connections, threads |")
     print("|--:|--:|--:|--:|--:|---|")
@@ -91,7 +91,7 @@ def main() -> None:
         print(
             f"| {number} | {statistics.median(rates[number]):,.0f} | {ratio} "
             f"| {statistics.median(cpus[number]):.0f} | {rests[number]:.1f} "
-            f"| {held[number]} |"
+            f"| {memory[number]} |"
         )
     print(
         f"goals at {NUMBERS[-1]}: at least {MIN_RATIO} of one; idle at most {100 * MAX_IDLE:.0f} %;"

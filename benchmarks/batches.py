@@ -34,8 +34,8 @@ ENCODED = PerArm(ACTIONS, context={f"x{n}": Number(-1, 1) for n in range(5)})
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.process_time()
-    found = work()
-    return time.process_time() - start, found
+    result = work()
+    return time.process_time() - start, result
 
 
 def opened(policy: type[Policy], features: PerArm, journal: str | None, count: int) -> Bandit:
@@ -48,8 +48,8 @@ def opened(policy: type[Policy], features: PerArm, journal: str | None, count: i
         journal=journal,
         seed=0,
     )
-    made = bandit.decide_many(contexts(2 * count, rng))
-    bandit.observe_many((one.id, float(rng.random() < 0.3)) for one in made)
+    decisions = bandit.decide_many(contexts(2 * count, rng))
+    bandit.observe_many((decision.id, float(rng.random() < 0.3)) for decision in decisions)
     return bandit
 
 
@@ -60,18 +60,20 @@ def contexts(count: int, rng: np.random.Generator) -> list[dict[str, float]]:
 
 def measure(policy: type[Policy], features: PerArm, folder: str | None, count: int) -> list[float]:
     """Return the seconds of decide, decide_many (list and frame), observe and observe_many."""
-    given = contexts(count, np.random.default_rng(1))
-    frame = pd.DataFrame(given)
+    inputs = contexts(count, np.random.default_rng(1))
+    frame = pd.DataFrame(inputs)
     journals = [None if folder is None else f"sqlite:///{folder}/{n}.db?bandit=b" for n in range(3)]
-    one, many, framed = (opened(policy, features, journal, count) for journal in journals)
-    single, first = seconds(lambda: [one.decide(context) for context in given])
-    batch, second = seconds(lambda: many.decide_many(given))
+    plain, many, framed = (opened(policy, features, journal, count) for journal in journals)
+    single, first = seconds(lambda: [plain.decide(context) for context in inputs])
+    batch, second = seconds(lambda: many.decide_many(inputs))
     frames, _ = seconds(lambda: framed.decide_many(frame))
-    told, _ = seconds(lambda: [one.observe(made.id, 1.0) for made in first])
-    told_many, _ = seconds(lambda: many.observe_many([(made.id, 1.0) for made in second]))
-    for bandit in (one, many, framed):
+    observed, _ = seconds(lambda: [plain.observe(decision.id, 1.0) for decision in first])
+    observed_many, _ = seconds(
+        lambda: many.observe_many([(decision.id, 1.0) for decision in second])
+    )
+    for bandit in (plain, many, framed):
         bandit.close()
-    return [single, batch, frames, told, told_many]
+    return [single, batch, frames, observed, observed_many]
 
 
 def main() -> None:
@@ -92,12 +94,12 @@ def main() -> None:
                         place = None if store == "memory" else str(Path(folder))
                         runs.append(measure(policy, features, place, count))
                 least = np.min(runs[1:], axis=0) / count * 1e6
-                single, batch, frames, told, many = least.tolist()
+                single, batch, frames, observed, many = least.tolist()
                 print(
                     f"{policy.__name__:<16} {label:<8} {store:<7}"
                     f" decide {single:6.0f}, many {batch:5.0f} ({batch / single:.2f}),"
                     f" frame {frames:5.0f} ({frames / single:.2f});"
-                    f" observe {told:6.0f}, many {many:5.0f} ({many / told:.2f})",
+                    f" observe {observed:6.0f}, many {many:5.0f} ({many / observed:.2f})",
                     flush=True,
                 )
 

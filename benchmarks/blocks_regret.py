@@ -29,7 +29,7 @@ def regrets(width: int, actions: int, rounds: int, delay: float, seed: int) -> t
     means = 1.0 / (1.0 + np.exp(-contexts @ thetas.T))
     features = PerArm([f"action {k}" for k in range(actions)], context=width)
     rows = [features.rows(context / math.sqrt(width), features.actions) for context in contexts]
-    found = []
+    finals = []
     for blocks in (True, False):
         bandit = Bandit(
             features if blocks else None,
@@ -53,8 +53,8 @@ def regrets(width: int, actions: int, rounds: int, delay: float, seed: int) -> t
             heapq.heappush(
                 coming, (n + int(delays[n]), next(order), decision.id, float(luck[n] < mean))
             )
-        found.append(float(regret))
-    return found[0], found[1]
+        finals.append(float(regret))
+    return finals[0], finals[1]
 
 
 def main() -> None:
@@ -65,14 +65,14 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=100.0, help="mean, in decisions")
     arguments = parser.parse_args()
     width, actions = map(int, arguments.size.split("x"))
-    found = np.array(
+    table = np.array(
         [
             regrets(width, actions, arguments.rounds, arguments.delay, seed)
             for seed in range(arguments.seeds)
         ]
     )
-    blocks, dense = found.mean(axis=0)
-    difference = found[:, 0] - found[:, 1]
+    blocks, dense = table.mean(axis=0)
+    difference = table[:, 0] - table[:, 1]
     error = difference.std(ddof=1) / math.sqrt(len(difference))
     print(f"regret over {arguments.seeds} seeds: {blocks:.1f} in blocks, {dense:.1f} dense")
     print(f"difference: {difference.mean():.2f} ± {error:.2f} (standard error)")

@@ -52,13 +52,13 @@ def history(events: int, dim: int, rewarded: float) -> list[Event]:
     decisions = round(events / (1.0 + rewarded))
     rows = rng.normal(size=(decisions, dim)).astype(np.float32) / np.float32(dim**0.5)
     luck = rng.random((decisions, 2))
-    found: list[Event] = []
+    stream: list[Event] = []
     ids = [new_id(START + t) for t in range(decisions)]
     for t in range(decisions):
-        found.append(Decision(ids[t], START + t, 0, 0, rows[t], 0.4, 1.0, t))
+        stream.append(Decision(ids[t], START + t, 0, 0, rows[t], 0.4, 1.0, t))
         if t >= 100 and luck[t, 0] < rewarded:
-            found.append(Reward(ids[t - 100], START + t, float(luck[t, 1] < 0.4)))
-    return found
+            stream.append(Reward(ids[t - 100], START + t, float(luck[t, 1] < 0.4)))
+    return stream
 
 
 def fill(journal: Journal, events: list[Event], size: int = PAGE) -> None:
@@ -82,12 +82,17 @@ def measure(
         folded.append(spent(lambda fold=fold: fold.catch_up(journal)))  # type: ignore[misc]
         if bare is not None:
             read.append(spent(bare))
-    cpu = [one / count * 1e6 for one, _ in folded]
+    cpu = [seconds / count * 1e6 for seconds, _ in folded]
     line = f"{name:<9} {statistics.median(cpu):5.2f} µs [{min(cpu):.2f}, {max(cpu):.2f}]"
     line += f" an event, goal {TARGETS[name]}"
     if read:
-        shares = [theirs / ours for (_, ours), (_, theirs) in zip(folded, read, strict=True)]
-        line += f"; bare read {statistics.median(one for one, _ in read) / count * 1e6:.2f} µs,"
+        shares = [
+            read_time / fold_time
+            for (_, fold_time), (_, read_time) in zip(folded, read, strict=True)
+        ]
+        line += (
+            f"; bare read {statistics.median(seconds for seconds, _ in read) / count * 1e6:.2f} µs,"
+        )
         line += f" its speed times {statistics.median(shares):.2f}, goal {SHARE_TARGET}"
     print(line, flush=True)
 
@@ -157,7 +162,7 @@ def in_pages(count: int, repeats: int) -> None:
                 for page in pages:
                     fold.take_columns(0, page, kernels)
             times.append(time.process_time() - start)
-        micros = [one / journal.end(0) * 1e6 for one in times]
+        micros = [seconds / journal.end(0) * 1e6 for seconds in times]
         print(
             f"d = 50, pages of {size}: {statistics.median(micros):.2f} µs"
             f" [{min(micros):.2f}, {max(micros):.2f}] an event, goal {WIDE_TARGET}",

@@ -25,8 +25,10 @@ def main() -> None:
     silent = [Record(0, n, 10**15 + n, event) for n in range(1, RECORDS + 1)]
     print("records a page    stored    in memory   (µs a record)")
     for size in (1, 10, 100, 1_000, 2_000, RECORDS):
-        one, other = (cost(records, size, options.repeats) for records in (stored, silent))
-        print(f"{size:14,}  {one:8.3f}  {other:11.3f}")
+        stored_cost, silent_cost = (
+            cost(records, size, options.repeats) for records in (stored, silent)
+        )
+        print(f"{size:14,}  {stored_cost:8.3f}  {silent_cost:11.3f}")
 
 
 def cost(records: list[Record], size: int, repeats: int) -> float:

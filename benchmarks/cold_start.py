@@ -57,7 +57,13 @@ def main() -> None:
     numpy = repeated(3 * REPETITIONS, lambda: cpu("import numpy"))
     belated = repeated(3 * REPETITIONS, lambda: cpu("import numpy, belated"))
     say("import numpy, CPU", numpy, 1e3, "ms")
-    say("import belated beyond it, CPU", [one - min(numpy) for one in belated], 1e3, "ms", 150)
+    say(
+        "import belated beyond it, CPU",
+        [seconds - min(numpy) for seconds in belated],
+        1e3,
+        "ms",
+        150,
+    )
     cold = repeated(REPETITIONS, decisions)
     say("first decision, cold", [first for first, _, _ in cold], 1e3, "ms", 300)
     say("p99 of decide while compiling", [p99 for _, p99, _ in cold], 1e3, "ms", 20)
@@ -81,7 +87,7 @@ def decisions() -> list[float]:
         environment = os.environ | {"NUMBA_CACHE_DIR": cache}
         command = [sys.executable, "-c", DECIDE]
         ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return [float(one) for one in ran.stdout.split()]
+    return [float(word) for word in ran.stdout.split()]
 
 
 def picture() -> float:
@@ -95,7 +101,7 @@ def picture() -> float:
 
 def say(what: str, found: list[float], scale: float, unit: str, most: float | None = None) -> None:
     least, middle, greatest = (
-        scale * one for one in (min(found), statistics.median(found), max(found))
+        scale * value for value in (min(found), statistics.median(found), max(found))
     )
     goal = "" if most is None else f", at most {most:g} wanted"
     print(f"{what:38} {least:.1f} {middle:.1f} {greatest:.1f} {unit}{goal}", flush=True)

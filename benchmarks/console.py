@@ -75,19 +75,19 @@ def _measure(pid: int, port: int, profile: Path, options: argparse.Namespace) ->
     for pair in range(options.pairs):
         alone, _ = _span(pid, options.seconds)
         with _console(port, Path(f"{profile}-{pair}")) as browser:
-            watched, made = _span(pid, options.seconds)
+            watched, reporting = _span(pid, options.seconds)
             _wait_for_charts(browser)
         without.append(alone)
         opened.append(watched)
-        children.append(made)
-        print(f"closed {alone:.2%}, open {watched:.2%}, reports {made:.2%}", flush=True)
+        children.append(reporting)
+        print(f"closed {alone:.2%}, open {watched:.2%}, reports {reporting:.2%}", flush=True)
     ended.set()
     load.join()
-    more = np.subtract(opened, without)
-    error = more.std(ddof=1) / len(more) ** 0.5 if len(more) > 1 else float("nan")
+    extra = np.subtract(opened, without)
+    error = extra.std(ddof=1) / len(extra) ** 0.5 if len(extra) > 1 else float("nan")
     print(
         f"the decider takes {np.mean(without):.2%} of a processor at {RATE:.0f} decisions/s,"
-        f" {more.mean():+.2%} ± {error:.2%} while a console is open;"
+        f" {extra.mean():+.2%} ± {error:.2%} while a console is open;"
         f" making reports takes {np.mean(children):.2%}"
     )
 

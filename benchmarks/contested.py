@@ -131,28 +131,28 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--bound", type=float, default=2.0)
     parser.add_argument("--growth", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.growth is not None:
-        print(growth(given.growth, given.events))
+    options = parser.parse_args()
+    if options.growth is not None:
+        print(growth(options.growth, options.events))
         return 0
-    crowds = {name: records_of(make(given.events)) for name, make in CROWDS.items()}
+    crowds = {name: records_of(make(options.events)) for name, make in CROWDS.items()}
     ratios: dict[str, list[float]] = {name: [] for name in crowds}
     seconds: list[float] = []
-    for _ in range(given.repeats):
+    for _ in range(options.repeats):
         took = {name: cpu_seconds(*crowd) for name, crowd in crowds.items()}
         seconds.append(took[DISTINCT])
-        for name, one in took.items():
-            ratios[name].append(one / took[DISTINCT])
-    each = 1e6 * statistics.median(seconds) / given.events
-    print(f"{DISTINCT}: {each:.1f} µs of CPU each, {given.events:,} of them")
+        for name, spent in took.items():
+            ratios[name].append(spent / took[DISTINCT])
+    micros = 1e6 * statistics.median(seconds) / options.events
+    print(f"{DISTINCT}: {micros:.1f} µs of CPU each, {options.events:,} of them")
     within = True
     for name in list(CROWDS)[1:]:
         ratio = statistics.median(ratios[name])
         print(f"{name:34} {ratio:5.2f} × the time", end="")
         if name in BOUNDED:
-            room = grown(name, given.events)
+            room = grown(name, options.events)
             print(f", {room / 2**20:.1f} MB more", end="")
-            within &= ratio <= given.bound and room <= ROOM
+            within &= ratio <= options.bound and room <= ROOM
         print()
     return 0 if within else 1
 

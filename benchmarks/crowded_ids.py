@@ -61,8 +61,8 @@ def fill(address: str, is_crowded: bool, count: int) -> None:
     store.create_tables()
     offers = [FEATURES.rows(visitor, ACTIONS) for visitor in VISITORS]
     with closing(store.journal("offers")) as journal:
-        for done in range(0, count, BATCH):
-            numbers, now = range(done, min(done + BATCH, count)), time.time_ns() // 1000
+        for start in range(0, count, BATCH):
+            numbers, now = range(start, min(start + BATCH, count)), time.time_ns() // 1000
             ids = [chosen_id() if is_crowded else other_id() for _ in numbers]
             pairs = list(zip(ids, numbers, strict=True))
             journal.append(
@@ -72,7 +72,7 @@ def fill(address: str, is_crowded: bool, count: int) -> None:
                 ]
             )
             journal.append([Reward(ONE if is_crowded else id, now, 1.0, "", n) for id, n in pairs])
-            print(f"\r{done + len(numbers):,} of {count:,}", end="", file=sys.stderr, flush=True)
+            print(f"\r{start + len(numbers):,} of {count:,}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
 
@@ -106,10 +106,10 @@ class Side:
     async def _look_up(self) -> None:
         """Look ids up, one after the other."""
         while True:
-            one = ONE if self._is_crowded else other_id()
+            decision_id = ONE if self._is_crowded else other_id()
             await self._post("/decisions", self._request(self._new_id()))
-            await self._post("/decisions", self._request(one))
-            await self._caller.ask("GET", f"{PATH}/decisions/{one}", b"", 0.0)
+            await self._post("/decisions", self._request(decision_id))
+            await self._caller.ask("GET", f"{PATH}/decisions/{decision_id}", b"", 0.0)
             await asyncio.sleep(0.02)
 
     def _new_id(self) -> str:
@@ -127,8 +127,8 @@ class Side:
 async def measure(sides: dict[str, Side], arguments: argparse.Namespace) -> None:
     """Alternate slices of both services; the first ones warm up."""
     for number in range(arguments.slices + 1):
-        left = (arguments.slices + 1 - number) * 2 * arguments.seconds
-        print(f"\r{number} slices, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+        remaining = (arguments.slices + 1 - number) * 2 * arguments.seconds
+        print(f"\r{number} slices, {remaining:.0f} s left ", end="", file=sys.stderr, flush=True)
         for side in sides.values():
             await side.slice(arguments.seconds, arguments.rate, counts=number > 0)
     print(file=sys.stderr)

@@ -47,7 +47,7 @@ def play(
     thetas = 4.0 * rng.normal(size=(actions, width)) / np.sqrt(width)
     waiting: deque[tuple[Any, float]] = deque()
     decided, observed, regret = [], [], 0.0
-    others = time.process_time() - time.thread_time()
+    other_threads = time.process_time() - time.thread_time()
     for _ in range(rounds):
         context = rng.normal(size=width) / np.sqrt(width)
         means = 1.0 / (1.0 + np.exp(-np.sqrt(width) * (thetas @ context)))
@@ -63,19 +63,19 @@ def play(
             begin = time.thread_time(), time.perf_counter()
             observe(handle, reward)
             observed.append((time.thread_time() - begin[0], time.perf_counter() - begin[1]))
-    found = {
+    costs = {
         "regret": float(regret),
         "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    others = time.process_time() - time.thread_time() - others
+    other_threads = time.process_time() - time.thread_time() - other_threads
     for name, seconds in (("decide", decided), ("observe", observed)):
         cpu, wall = np.array(seconds).T
-        found[name] = 1e3 * float(cpu.mean())
-        found[f"{name} p99"] = 1e3 * float(np.quantile(cpu, 0.99))
-        found[f"{name} p99 wall"] = 1e3 * float(np.quantile(wall, 0.99))
-        found[f"{name} max wall"] = 1e3 * float(wall.max())
-    found["threads"] = 1e3 * others / rounds
-    return found
+        costs[name] = 1e3 * float(cpu.mean())
+        costs[f"{name} p99"] = 1e3 * float(np.quantile(cpu, 0.99))
+        costs[f"{name} p99 wall"] = 1e3 * float(np.quantile(wall, 0.99))
+        costs[f"{name} max wall"] = 1e3 * float(wall.max())
+    costs["threads"] = 1e3 * other_threads / rounds
+    return costs
 
 
 def belated(rewards: Any, size: str, rounds: int, background: bool = True) -> dict[str, float]:
@@ -173,8 +173,8 @@ def main() -> None:
             ran = subprocess.run(
                 [python, __file__, *options], stdout=subprocess.PIPE, text=True, check=True
             )
-            found = json.loads(ran.stdout)
-            cells = (f"{found[name]:,.{0 if found[name] > 100 else 2}f}" for name in columns)
+            costs = json.loads(ran.stdout)
+            cells = (f"{costs[name]:,.{0 if costs[name] > 100 else 2}f}" for name in columns)
             print(f"| {size} | {player} | {' | '.join(cells)} |", flush=True)
 
 

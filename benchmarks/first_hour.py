@@ -37,11 +37,11 @@ def main() -> None:
         build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", folder, str(ROOT)]
         subprocess.run([sys.executable, *build], check=True, stdout=subprocess.DEVNULL)
         [wheel] = Path(folder).glob("*.whl")
-        for more in ((), ("fast",)):
+        for extra in ((), ("fast",)):
             for goal, (extras, limit, command) in GOALS.items():
-                taken = reach(wheel, (*extras, *more), command)
-                install, whole = taken
-                name = f"{goal}, with [fast]" if more else goal
+                seconds = reach(wheel, (*extras, *extra), command)
+                install, whole = seconds
+                name = f"{goal}, with [fast]" if extra else goal
                 print(f"{name:42} {whole:5.1f} s, {install:.1f} of them to install (goal {limit})")
 
 
@@ -60,8 +60,8 @@ def reach(wheel: Path, extras: tuple[str, ...], command: list[str]) -> tuple[flo
         start = time.monotonic()
         venv.create(f"{folder}/venv", with_pip=True)
         python = f"{folder}/venv/bin/python"
-        what = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", what]
+        requirement = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", requirement]
         subprocess.run(install, check=True, env=environment)
         installed = time.monotonic() - start
         quiet = subprocess.DEVNULL

@@ -73,11 +73,11 @@ def main() -> None:
     print(f"CPU µs a round within fits, {arguments.rounds} rounds, goal {TARGET:g} at d = 20")
     for dim in (20, 100):
         for family in (Bernoulli(), Poisson(), Gaussian()):
-            found = [cost(dim, family, arguments.rounds, n) for n in range(arguments.repeats)]
-            spent = [one for one, _ in found]
+            results = [cost(dim, family, arguments.rounds, n) for n in range(arguments.repeats)]
+            spent = [seconds for seconds, _ in results]
             print(
                 f"d = {dim:3d} {type(family).__name__:9s} median {statistics.median(spent):6.1f}"
-                f"  [{min(spent):.1f}, {max(spent):.1f}]  {found[0][1]} fits",
+                f"  [{min(spent):.1f}, {max(spent):.1f}]  {results[0][1]} fits",
                 flush=True,
             )
 

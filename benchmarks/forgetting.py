@@ -66,15 +66,15 @@ Step = Callable[[int], None]
 
 
 def measure(arms: int, dim: int, late: int, using: kernels.Kernels, slices: int) -> None:
-    plays = [rounds(one, arms, dim, late, using) for one in (None, "auto")]
+    plays = [rounds(half_life, arms, dim, late, using) for half_life in (None, "auto")]
     seconds: list[list[float]] = [[], []]
     for play in plays:
         play(WARM + late)
     for n in range(slices):
-        for which in (0, 1) if n % 2 else (1, 0):
+        for index in (0, 1) if n % 2 else (1, 0):
             start = time.thread_time()
-            plays[which](SLICE)
-            seconds[which].append((time.thread_time() - start) / SLICE)
+            plays[index](SLICE)
+            seconds[index].append((time.thread_time() - start) / SLICE)
     ratios = np.array(seconds[1]) / np.array(seconds[0])
     draws = np.random.default_rng(1).choice(ratios, size=(2_000, slices))
     low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])

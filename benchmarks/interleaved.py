@@ -90,10 +90,10 @@ class Checkout:
         if name in self._database_options:
             command += [self._database_options[name], self._new_database()]
         environment = {"PYTHONPATH": str(self._path / "src"), "OPENBLAS_NUM_THREADS": "1"}
-        done = subprocess.run(
+        process = subprocess.run(
             command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
         )
-        seconds: dict[str, float] = json.loads(done.stdout)
+        seconds: dict[str, float] = json.loads(process.stdout)
         return seconds
 
     def measure(self, name: str) -> None:
@@ -119,9 +119,11 @@ def compare(old: Checkout, new: Checkout, names: list[str], pairs: int) -> None:
         for checkout in ((old, new) if pair % 2 else (new, old))
     ]
     begin = time.monotonic()
-    for done, (pair, name, checkout) in enumerate(runs):
-        left = (time.monotonic() - begin) / done * (len(runs) - done) if done else 0.0
-        text = f"pair {pair + 1} of {pairs}: {name}, {left / 60:.0f} min left"
+    for completed, (pair, name, checkout) in enumerate(runs):
+        remaining = (
+            (time.monotonic() - begin) / completed * (len(runs) - completed) if completed else 0.0
+        )
+        text = f"pair {pair + 1} of {pairs}: {name}, {remaining / 60:.0f} min left"
         print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
         checkout.measure(name)
     print(file=sys.stderr)

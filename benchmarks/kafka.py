@@ -102,22 +102,22 @@ class Bench:
 
     def cost(self, run: Callable[[], int]) -> tuple[float, float, float]:
         """Return events per second, and µs of CPU per event: of this process, of the brokers."""
-        brokers, mine, start = self.brokers_cpu(), time.process_time(), time.perf_counter()
+        brokers, client, start = self.brokers_cpu(), time.process_time(), time.perf_counter()
         events = run()
         seconds = time.perf_counter() - start
-        mine, brokers = time.process_time() - mine, self.brokers_cpu() - brokers
-        return events / seconds, 1e6 * mine / events, 1e6 * brokers / events
+        client, brokers = time.process_time() - client, self.brokers_cpu() - brokers
+        return events / seconds, 1e6 * client / events, 1e6 * brokers / events
 
 
 def commit_all(journal: KafkaJournal, commits: Sequence[Sequence[Event]], threads: int) -> int:
     """Append all commits with this many threads; return the number of events."""
-    left = iter(commits)
+    remaining = iter(commits)
     lock = threading.Lock()
 
     def work() -> None:
         while True:
             with lock:
-                events = next(left, None)
+                events = next(remaining, None)
             if events is None:
                 return
             journal.append(events)
@@ -148,7 +148,7 @@ def send_bare(producer: Producer, topic: str, data: Sequence[tuple[int, bytes]])
 
 def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
     """Compare commits of several sizes with single messages."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    by_way: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as journal:
         producer = bench.producer()
         topic = journal._topic
@@ -164,14 +164,14 @@ def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
                 costs[f"commits of {size}"] = run
             for way, cost in costs.items():
                 if number:
-                    found.setdefault(way, []).append(cost)
+                    by_way.setdefault(way, []).append(cost)
     print(f"\nproduce, {threads} threads, {rounds} rounds")
     print(f"{'':22}     events/s      in % of bare     µs here  µs brokers")
-    for way, costs_of in found.items():
+    for way, costs_of in by_way.items():
         shares = [
-            100 * mine[0] / bare[0] for mine, bare in zip(costs_of, found["bare"], strict=True)
+            100 * cost[0] / bare[0] for cost, bare in zip(costs_of, by_way["bare"], strict=True)
         ]
-        rate, here, brokers = (statistics.median(one) for one in zip(*costs_of, strict=True))
+        rate, here, brokers = (statistics.median(values) for values in zip(*costs_of, strict=True))
         verdict = ""
         if way not in ("bare", "commits of 64"):
             verdict = "  ok" if statistics.median(shares) >= GOAL else f"  below {GOAL} %"
@@ -180,7 +180,7 @@ def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
 
 def partitions(bench: Bench, rounds: int, events: int) -> None:
     """Measure the cost of a commit of 64 for the brokers, by the number of partitions."""
-    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    costs: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     journals = {count: bench.journal(count) for count in PARTITIONS}
     for number in range(rounds + 1):
         for count, journal in journals.items():
@@ -188,41 +188,45 @@ def partitions(bench: Bench, rounds: int, events: int) -> None:
             one_slot = [[decision(n % count) for _ in range(64)] for n in range(commits)]
             # Scattered commits cost more with more partitions; fewer of them are enough.
             any_slot = [[reward() for _ in range(64)] for _ in range(max(8, commits // 4))]
-            for what, some in (("decisions", one_slot), ("rewards", any_slot)):
-                cost = bench.cost(lambda: commit_all(journal, some, 1))  # noqa: B023
+            for kind, batches in (("decisions", one_slot), ("rewards", any_slot)):
+                cost = bench.cost(lambda: commit_all(journal, batches, 1))  # noqa: B023
                 if number:
-                    found.setdefault((what, count), []).append(cost)
+                    costs.setdefault((kind, count), []).append(cost)
     for journal in journals.values():
         journal.close()
     print(f"\nbrokers' µs an event, commits of 64, {rounds} rounds")
     print(f"{'partitions':12} {'decisions':>22} {'rewards':>22}")
     for count in PARTITIONS:
         cells = [
-            spread([cost[2] for cost in found[what, count]]) for what in ("decisions", "rewards")
+            spread([cost[2] for cost in costs[kind, count]]) for kind in ("decisions", "rewards")
         ]
         print(f"{count:<12} {cells[0]:>22} {cells[1]:>22}")
 
 
 def waiting(bench: Bench, rounds: int, seconds: float) -> None:
     """Measure the latency of 128 callers."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    results: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as opened:
         topic = opened._topic
     assert topic is not None
     for number in range(rounds + 1):
         for way in ("journal", "bare, linger 5 ms", "bare, linger 0"):
-            some = seconds if number else 1.0
+            duration = seconds if number else 1.0
             if way == "journal":
-                times = asyncio.run(wait_for_journal(bench.store(), some))
+                times = asyncio.run(wait_for_journal(bench.store(), duration))
             else:
                 linger = 5 if way.endswith("5 ms") else 0
-                times = asyncio.run(wait_for_bare(bench.producer(linger_ms=linger), topic, some))
+                times = asyncio.run(
+                    wait_for_bare(bench.producer(linger_ms=linger), topic, duration)
+                )
             if number:
                 times.sort()
                 middle, last = times[len(times) // 2], times[int(0.99 * len(times))]
-                found.setdefault(way, []).append((1e3 * middle, 1e3 * last, len(times) / some))
+                results.setdefault(way, []).append(
+                    (1e3 * middle, 1e3 * last, len(times) / duration)
+                )
     print(f"\n{CALLERS} callers, {rounds} rounds      p50 ms            p99 ms      events/s")
-    for way, values in found.items():
+    for way, values in results.items():
         middles, lasts, rates = zip(*values, strict=True)
         row = (
             f"{way:20} {spread(middles):>18} {spread(lasts):>18} {statistics.median(rates):10,.0f}"
@@ -240,9 +244,9 @@ async def wait_for_journal(store: Store, seconds: float) -> list[float]:
 
     async def call() -> None:
         while (start := time.perf_counter()) < end:
-            done: asyncio.Future[Sequence[int]] = loop.create_future()
-            commits.append(journal, [decision(5)], lambda count: None, partial(resolve, done))
-            await done
+            future: asyncio.Future[Sequence[int]] = loop.create_future()
+            commits.append(journal, [decision(5)], lambda count: None, partial(resolve, future))
+            await future
             times.append(time.perf_counter() - start)
 
     await asyncio.gather(*(call() for _ in range(CALLERS)))
@@ -263,14 +267,14 @@ async def wait_for_bare(producer: Producer, topic: str, seconds: float) -> list[
 
     async def call() -> None:
         while (start := time.perf_counter()) < end:
-            done: asyncio.Future[object] = loop.create_future()
+            future: asyncio.Future[object] = loop.create_future()
 
-            def told(error: object, message: object, done: asyncio.Future[object] = done) -> None:
+            def told(error: object, message: object, done: asyncio.Future[object] = future) -> None:
                 assert error is None, error
                 loop.call_soon_threadsafe(done.set_result, None)
 
             producer.produce(topic, encode(decision(5)), partition=5, on_delivery=told)
-            await done
+            await future
             times.append(time.perf_counter() - start)
 
     poller = threading.Thread(target=poll)

@@ -97,19 +97,19 @@ class Learned:
 
     def __init__(self, store: Store) -> None:
         with closing(store.coordination("offers")) as coordination:
-            sent = coordination.sent(PARTITIONS, {}).values()
-        sums = [PartitionSums.read(data) for _, data in sent]
-        self.decisions = sum(one.decisions for one in sums)
-        self.moments = [one.arrived().moments for one in sums]
-        self.events = self.decisions + sum(one.n for one in self.moments)
+            messages = coordination.sent(PARTITIONS, {}).values()
+        sums = [PartitionSums.read(data) for _, data in messages]
+        self.decisions = sum(part.decisions for part in sums)
+        self.moments = [part.arrived().moments for part in sums]
+        self.events = self.decisions + sum(moments.n for moments in self.moments)
 
     def check(self, decisions: int) -> None:
         """Check that each decision and its reward count once."""
         assert self.decisions == decisions
-        assert sum(one.n for one in self.moments) == decisions
+        assert sum(moments.n for moments in self.moments) == decisions
         rows, times = ROWS.astype(np.float64), decisions / SIZE
-        gram = sum(one.gram for one in self.moments)
-        cross = sum(one.cross for one in self.moments)
+        gram = sum(moments.gram for moments in self.moments)
+        cross = sum(moments.cross for moments in self.moments)
         np.testing.assert_allclose(gram, times * rows.T @ rows, rtol=1e-9, atol=1e-9 * decisions)
         np.testing.assert_allclose(cross, times * VALUES @ rows, rtol=1e-9, atol=1e-9 * decisions)
 
@@ -128,34 +128,34 @@ def settings(address: str, retention: float) -> str:
 @contextmanager
 def learners(folder: Path) -> Iterator[list[Process]]:
     """Start learners, which share all partitions."""
-    made = [
+    workers = [
         Process(folder / f"log {n}", "learn", str(folder / "belated.toml")) for n in range(LEARNERS)
     ]
     try:
-        later(lambda: all(one.mentions("this worker owns a partition") for one in made))
-        yield made
+        later(lambda: all(worker.mentions("this worker owns a partition") for worker in workers))
+        yield workers
     finally:
-        for one in made:
-            one.kill()
+        for worker in workers:
+            worker.kill()
 
 
 def soak(store: Store, sender: Sender, processes: Sequence[Process]) -> list[float]:
     """Send all events and wait until they are learned; return the total memory by line, in MB."""
     print("| s | million events sent | learned | MB of each learner | MB a partition |")
     print("|--:|--:|--:|---|--:|")
-    found: list[float] = []
+    totals: list[float] = []
     start = time.monotonic()
     with ThreadPoolExecutor(THREADS) as pool:
         sending = [pool.submit(sender.run, thread) for thread in range(THREADS)]
         while (learned := Learned(store)).events < 2 * sender.decisions:
-            for one in sending:
-                if one.done():
-                    one.result()  # raises what ended it
-            sizes = [resident(one.pid) / 1e6 for one in processes]
-            found.append(sum(sizes))
+            for task in sending:
+                if task.done():
+                    task.result()  # raises what ended it
+            sizes = [resident(process.pid) / 1e6 for process in processes]
+            totals.append(sum(sizes))
             print(
                 f"| {time.monotonic() - start:.0f} | {sender.sent / 1e6:.1f} "
-                f"| {learned.events / 1e6:.1f} | {', '.join(f'{one:.0f}' for one in sizes)} "
+                f"| {learned.events / 1e6:.1f} | {', '.join(f'{size:.0f}' for size in sizes)} "
                 f"| {sum(sizes) / PARTITIONS:.1f} |",
                 flush=True,
             )
@@ -163,7 +163,7 @@ def soak(store: Store, sender: Sender, processes: Sequence[Process]) -> list[flo
     learned.check(sender.decisions)
     seconds = time.monotonic() - start
     print(f"\n{learned.events:,} events, each once, in {seconds:.0f} s")
-    return found
+    return totals
 
 
 def main() -> None:

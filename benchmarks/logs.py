@@ -60,8 +60,8 @@ def made(count: int) -> pd.DataFrame:
     decided = pd.Timestamp("2026-03-01", tz="Europe/Vienna") + pd.to_timedelta(
         np.sort(rng.random(count)) * DAYS, "D"
     )
-    came = decided + pd.to_timedelta(rng.exponential(0.6 * DAYS, count), "D")
-    known = came <= decided[-1]
+    arrived = decided + pd.to_timedelta(rng.exponential(0.6 * DAYS, count), "D")
+    has_arrived = arrived <= decided[-1]
     line = np.arange(count)
     reward = (rng.random(count) < rate[line, chosen]).astype(float)
     return pd.DataFrame(
@@ -72,8 +72,8 @@ def made(count: int) -> pd.DataFrame:
             "action": ACTIONS[chosen],
             "propensity": share[line, chosen],
             "decided_at": decided,
-            "reward": np.where(known, reward, np.nan),
-            "rewarded_at": came.where(known),
+            "reward": np.where(has_arrived, reward, np.nan),
+            "rewarded_at": arrived.where(has_arrived),
         }
     )
 

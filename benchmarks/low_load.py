@@ -109,26 +109,28 @@ async def measure(
     }
     for rate in rates:
         loads[f"{rate:g}/s"] = lambda ask, rate=rate: open_loop(ask, rate, seconds)  # type: ignore[misc]
-    found: dict[str, dict[str, list[float]]] = {load: {name: [] for name in asks} for load in loads}
+    results: dict[str, dict[str, list[float]]] = {
+        load: {name: [] for name in asks} for load in loads
+    }
     for number in range(slices + 1):
-        left = (slices + 1 - number) * len(loads) * len(asks) * seconds
-        text = f"\r{number} of {slices + 1} slices, {left:.0f} s left "
+        remaining = (slices + 1 - number) * len(loads) * len(asks) * seconds
+        text = f"\r{number} of {slices + 1} slices, {remaining:.0f} s left "
         print(text, end="", file=sys.stderr, flush=True)
         for load, run in loads.items():
             for name, ask in asks.items():
                 took = await run(ask)
                 if number:
-                    found[load][name] += took
+                    results[load][name] += took
     print(file=sys.stderr)
-    return found
+    return results
 
 
 def report(found: dict[str, dict[str, list[float]]]) -> None:
     """Print p50 and p99 in milliseconds."""
     print(f"| load | {' | '.join(next(iter(found.values())))} | p50 / (echo + commit) |")
     print("|---|" + "--:|" * 4)
-    for load, asked in found.items():
-        quantiles = {name: np.quantile(took, [0.5, 0.99]) for name, took in asked.items()}
+    for load, times in found.items():
+        quantiles = {name: np.quantile(took, [0.5, 0.99]) for name, took in times.items()}
         cells = [f"p50 {1e3 * p50:.2f}, p99 {1e3 * p99:.2f}" for p50, p99 in quantiles.values()]
         ratio = quantiles["decide"][0] / (quantiles["echo"][0] + quantiles["commit"][0])
         print(f"| {load} | {' | '.join(cells)} | {ratio:.2f} |")

@@ -84,8 +84,8 @@ def report(title: str, times: dict[str, list[float]], target: float | None = Non
 def choosing(count: int, dim: int, rewards: int, slices: int) -> None:
     """(a)."""
     rng = np.random.default_rng(0)
-    held = (rng.normal(size=(count, dim)) / dim**0.5).astype(np.float32)
-    rows = held.astype(np.float64)
+    stored = (rng.normal(size=(count, dim)) / dim**0.5).astype(np.float32)
+    rows = stored.astype(np.float64)
     variants: dict[str, Callable[[], Any]] = {}
     for policy in (DelayedUCB(dim, Bernoulli()), DelayedThompson(dim, Bernoulli())):
         for name in ("plain", "compiled"):
@@ -94,7 +94,9 @@ def choosing(count: int, dim: int, rewards: int, slices: int) -> None:
                 model.add_pending(x, 0.25)
                 model.learn(x, float(rng.random() < 0.3))
             variants["BLAS"] = partial(product, rows, model.theta, model.decided)
-            variants[f"{type(policy).__name__}, {name}"] = partial(policy.choose, model, held, rng)
+            variants[f"{type(policy).__name__}, {name}"] = partial(
+                policy.choose, model, stored, rng
+            )
     report(f"choose, K={count}, d={dim}, {rewards} rewards", milliseconds(variants, slices), TARGET)
 
 
@@ -132,25 +134,25 @@ def deciding(count: int, fields: int, slices: int) -> None:
     """(c)."""
     features, context, offers = world(count, fields)
     bare = Shared(context=features.context, action=features.action)
-    names, held = list(offers), bare.rows(context, offers)
+    names, bare_rows = list(offers), bare.rows(context, offers)
     policy = DelayedUCB(features.dim, Bernoulli())
-    made = {
-        "own rows": (None, held, None),
+    cases = {
+        "own rows": (None, bare_rows, None),
         "Shared, records": (bare, context, offers),
         "Shared, names": (features, context, names),
         "Shared, all of the catalogue": (features, context, None),
     }
     model = Model(policy.start, policy.family)
-    rows = held.astype(np.float64)
+    rows = bare_rows.astype(np.float64)
     variants: dict[str, Callable[[], Any]] = {
         "BLAS": lambda: product(rows, model.theta, model.decided)
     }
-    for name, (by, given, actions) in made.items():
-        bandit = Bandit(policy=policy, rewards=Explicit("7d"), features=by, seed=0)
+    for name, (encoding, inputs, actions) in cases.items():
+        bandit = Bandit(policy=policy, rewards=Explicit("7d"), features=encoding, seed=0)
         if bandit.features is None:
-            variants[name] = partial(bandit.decide, None, actions, rows=given)
+            variants[name] = partial(bandit.decide, None, actions, rows=inputs)
         else:
-            variants[name] = partial(bandit.decide, given, actions)
+            variants[name] = partial(bandit.decide, inputs, actions)
     title = f"Bandit.decide, {fields} × {fields} fields, K={count}, d={features.dim}"
     report(title, milliseconds(variants, slices))
 

@@ -80,19 +80,19 @@ def main() -> None:
         open_(arguments.open)
         return
     for count in arguments.subjects:
-        taken = []
+        sizes = []
         for kind in KINDS:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder, "b.db")
                 fill(path, count, kind == KINDS[0])
                 (replay, _), (opening, size) = opened(path), opened(path)
-            taken.append(size / count)
+            sizes.append(size / count)
             print(
                 f"{count:>9,} decisions {kind:<13}: replay {replay:6.2f} s, from the snapshot"
-                f" {opening:5.2f} s, {taken[-1]:4.0f} bytes per decision",
+                f" {opening:5.2f} s, {sizes[-1]:4.0f} bytes per decision",
                 flush=True,
             )
-        print(f"{taken[0] - taken[1]:.0f} bytes per subject", flush=True)
+        print(f"{sizes[0] - sizes[1]:.0f} bytes per subject", flush=True)
 
 
 if __name__ == "__main__":

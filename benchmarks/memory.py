@@ -45,8 +45,8 @@ def pending(count: int) -> str:
     with fold.learner.bulk():
         for record in decisions(count):
             fold.take(record)
-    each = (resident() - before) / count
-    return f"pending: {each:.0f} bytes each at {fold.model.pending:,}, goal 450"
+    per_decision = (resident() - before) / count
+    return f"pending: {per_decision:.0f} bytes each at {fold.model.pending:,}, goal 450"
 
 
 def settled(count: int) -> str:
@@ -56,12 +56,12 @@ def settled(count: int) -> str:
         for record in decisions(count):
             fold.take(record)
             assert isinstance(record.event, Decision)
-            told = Reward(record.event.id, record.recorded, 1.0)
-            fold.take(Record(0, record.position, record.recorded, told))
+            reward = Reward(record.event.id, record.recorded, 1.0)
+            fold.take(Record(0, record.position, record.recorded, reward))
     rows = (4 * DIM + 9) * count
-    each = (resident() - before - rows) / count
+    per_decision = (resident() - before - rows) / count
     beside = f"beside {4 * DIM + 9} of its observation"
-    return f"settled, remembered: {each:.0f} bytes each {beside}, goal 160"
+    return f"settled, remembered: {per_decision:.0f} bytes each {beside}, goal 160"
 
 
 def forgotten(count: int) -> str:

@@ -51,8 +51,8 @@ class _Connection(asyncio.Protocol):
         head = self._data.find(b"\r\n\r\n")
         if head < 0:
             return
-        found = _LENGTH.search(self._data, 0, head + 2)
-        end = head + 4 + (int(found[1]) if found else 0)
+        match = _LENGTH.search(self._data, 0, head + 2)
+        end = head + 4 + (int(match[1]) if match else 0)
         if len(self._data) < end:
             return
         answer = int(self._data[9:12]), self._data[head + 4 : end]
@@ -98,8 +98,8 @@ class Caller:
             if connection.is_open:
                 return connection
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(_Connection, self._host, self._port)
-        return made
+        _, protocol = await loop.create_connection(_Connection, self._host, self._port)
+        return protocol
 
     def close(self) -> None:
         """Close all connections."""

@@ -48,9 +48,9 @@ class BareThompson(Bare):
 
     def round(self, rows: Matrix, y: float) -> None:
         theta, decided, observed = self.theta, self.decided.T, self.observed.T
-        drawn = dgemv(0.7, decided, self.rng.standard_normal(len(theta)), trans=1)
-        daxpy(theta, drawn)
-        index = int(dgemv(1.0, rows.T, drawn, trans=1).argmax())
+        noise = dgemv(0.7, decided, self.rng.standard_normal(len(theta)), trans=1)
+        daxpy(theta, noise)
+        index = int(dgemv(1.0, rows.T, noise, trans=1).argmax())
         x = rows[index]
         p = 1.0 / (1.0 + math.exp(-ddot(x, theta)))
         self._shift(decided, x, p * (1.0 - p))
@@ -138,7 +138,7 @@ def simulations(repeats: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {"bare": [], "plain": [], "compiled": []}
     for seed in range(repeats + 1):
         world = environments.fixed(seed)
-        for name, found in times.items():
+        for name, durations in times.items():
             start = time.process_time()
             if name == "bare":
                 bare_simulation(10_000, seed)
@@ -146,7 +146,7 @@ def simulations(repeats: int) -> dict[str, list[float]]:
                 chosen = getattr(kernels, name)()
                 simulate(policy, world, delay, horizon=10_000, seed=seed, kernels=chosen)
             if seed:
-                found.append((time.process_time() - start) / 10_000 * 1e6)
+                durations.append((time.process_time() - start) / 10_000 * 1e6)
     return times
 
 

@@ -86,8 +86,8 @@ def slice_rate(writers: list[Writer], statement: bytes, batch: int, seconds: flo
     counts: list[int] = []
     start = time.monotonic()
     threads = [
-        threading.Thread(target=one.write, args=(statement, batch, start + seconds, counts))
-        for one in writers
+        threading.Thread(target=writer.write, args=(statement, batch, start + seconds, counts))
+        for writer in writers
     ]
     for thread in threads:
         thread.start()
@@ -144,10 +144,12 @@ def run(dsn: str, slices: int, seconds: float) -> None:
                 rate = slice_rate(crowd, ways[way], batch, seconds)
                 if n:
                     rates[way].append(rate)
-        for one in crowd:
-            one.close()
+        for writer in crowd:
+            writer.close()
         pairs = zip(rates["journal"], rates["unlocked"], strict=True)
-        low, middle, high = quartiles([100 * (1 - ours / theirs) for ours, theirs in pairs])
+        low, middle, high = quartiles(
+            [100 * (1 - own_rate / bare_rate) for own_rate, bare_rate in pairs]
+        )
         print(
             f"{writers:8} {partitions:10} {batch:6}  {statistics.median(rates['unlocked']):19,.0f} "
             f"{statistics.median(rates['journal']):9,.0f}  {middle:.0f} [{low:.0f}, {high:.0f}]"

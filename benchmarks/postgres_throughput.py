@@ -72,15 +72,15 @@ class BareCopy:
 
     def rows(self, events: list[Event]) -> list[BareRow]:
         """Return the values that the server would otherwise compute."""
-        now, found = time.time_ns() // 1000, []
+        now, rows = time.time_ns() // 1000, []
         for event in events:
             self._position += 1
             data = encode(event)
             check = check_of(0, self._position, now, data)
             digest = digest_of(data)
             mark = mark_of(event, digest)
-            found.append((self._position, now, check, self._number, 0, mark, digest, data))
-        return found
+            rows.append((self._position, now, check, self._number, 0, mark, digest, data))
+        return rows
 
     def append(self, rows: list[BareRow]) -> None:
         parts = [HEAD]
@@ -182,8 +182,8 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
             whose = {"bandit": journal.number, "partition": 0, "limit": USUAL.page}
             after = count = 0
             while True:
-                found = connection.execute(query("read"), whose | {"after": after}, binary=True)
-                rows = found.fetchall()
+                cursor = connection.execute(query("read"), whose | {"after": after}, binary=True)
+                rows = cursor.fetchall()
                 if not rows:
                     break
                 after, count = rows[-1][0], count + len(rows)
@@ -210,14 +210,14 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
 
 
 def report(times: Times, events: int, pairs: list[tuple[str, str, int | None]]) -> None:
-    found = {way: np.array(seconds) / events * 1e6 for way, seconds in times.items()}
-    for way, each in found.items():
-        wall, cpu = np.median(each, axis=0)
+    costs = {way: np.array(seconds) / events * 1e6 for way, seconds in times.items()}
+    for way, values in costs.items():
+        wall, cpu = np.median(values, axis=0)
         print(f"  {way:<16} {wall:6.2f} µs wall, {cpu:6.2f} µs CPU")
-    for ours, theirs, goal in pairs:
-        print(f"  {ours} in % of {theirs}:", end="")
+    for name, base, goal in pairs:
+        print(f"  {name} in % of {base}:", end="")
         for n, clock in enumerate(("wall", "CPU")):
-            share = 100 * found[theirs][:, n] / found[ours][:, n]
+            share = 100 * costs[base][:, n] / costs[name][:, n]
             low, middle, high = np.quantile(share, [0.25, 0.5, 0.75])
             print(f" {clock} {middle:.0f} [{low:.0f}, {high:.0f}]", end="")
         print(f", goal {goal}" if goal else "")

@@ -190,14 +190,14 @@ class Traffic:
     def fill(self, count: int, batch: int = 200) -> None:
         """Make this many decisions, and report their rewards, in batches."""
         begin = time.perf_counter()
-        for done in range(0, count, batch):
+        for start in range(0, count, batch):
             self.tick(batch)
             requests = list(itertools.islice(self.visitors, batch))
             due = self.due(self.bandit.decide_many(requests))
             self.bandit.observe_many([(id, 1.0) for id in due])
-            if done % 20_000 == 0 and count > 20_000:
-                left = (time.perf_counter() - begin) * (count / (done + batch) - 1)
-                text = f"\r{done:,} of {count:,} decisions, {left:.0f} s left "
+            if start % 20_000 == 0 and count > 20_000:
+                remaining = (time.perf_counter() - begin) * (count / (start + batch) - 1)
+                text = f"\r{start:,} of {count:,} decisions, {remaining:.0f} s left "
                 print(text, end="", file=sys.stderr, flush=True)
 
 
@@ -316,8 +316,8 @@ def _open(path: Path, kind: str, options: Options) -> tuple[float, int]:
     """Open a copy of a file; return the CPU seconds and the number of its events."""
     opened()  # loads the kernels
     wait_for_kernels()
-    written = json.loads(path.with_suffix(".json").read_text())
-    clock = Clock(written["now"])
+    metadata = json.loads(path.with_suffix(".json").read_text())
+    clock = Clock(metadata["now"])
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for file in path.parent.glob(f"{path.name}*"):  # its write-ahead log too
             shutil.copy(file, folder)
@@ -326,16 +326,16 @@ def _open(path: Path, kind: str, options: Options) -> tuple[float, int]:
         bandit = opened(journal=journal, clock=clock, **KINDS[kind])
         seconds = time.process_time() - begin
         bandit.journal.close()
-    return seconds, written["events"]
+    return seconds, metadata["events"]
 
 
 def catch_up(options: Options) -> Seconds:
-    found = {}
+    costs = {}
     for kind in KINDS:
         name = kind if kind == "holdout" else "catch-up"
         seconds, events = _open(options.folder / f"{name}.db", kind, options)
-        found[f"catch-up, {kind}"] = seconds / events
-    return found
+        costs[f"catch-up, {kind}"] = seconds / events
+    return costs
 
 
 def opening(options: Options) -> Seconds:
@@ -413,7 +413,7 @@ def service(address: str) -> Iterator[Service]:
 
 
 def http(options: Options) -> Seconds:
-    found, count = {}, 2 * options.rounds
+    costs, count = {}, 2 * options.rounds
     with service(options.address) as server:
         caller = Caller(server.port)
         visitors = [json.dumps({"context": context, "actions": ACTIONS}) for context in contexts()]
@@ -449,10 +449,10 @@ def http(options: Options) -> Seconds:
                     (f"http reward, {connections}", (after - middle) / rewarded),
                     (f"http reward, {connections}, loop", (loop_after - loop_middle) / rewarded),
                 ):
-                    found[name] = seconds
+                    costs[name] = seconds
 
         asyncio.run(measure())
-    return found
+    return costs
 
 
 async def _ask_all(

@@ -98,19 +98,19 @@ def main() -> None:
     if arguments.child:
         child(arguments.child, arguments.rows, arguments.dim)
         return
-    found: dict[str, list[list[float]]] = {"bare": [], "ours": []}
+    results: dict[str, list[list[float]]] = {"bare": [], "ours": []}
     for _ in range(arguments.repeats):
-        for which, runs in found.items():
-            command = [sys.executable, __file__, "--child", which]
+        for name, runs in results.items():
+            command = [sys.executable, __file__, "--child", name]
             command += ["--rows", str(arguments.rows), "--dim", str(arguments.dim)]
             result = subprocess.run(command, check=True, capture_output=True, text=True)
             runs.append([float(word) for word in result.stdout.split()])
     print(f"{arguments.rows} x {arguments.dim} logistic rows, memory in float32 rows")
-    for which, runs in found.items():
+    for name, runs in results.items():
         seconds, memory, passes, theta = np.median(runs, axis=0)
-        print(f"  {which}: {seconds:.2f} s CPU, {passes:.0f} passes, memory {memory:.2f},", end=" ")
+        print(f"  {name}: {seconds:.2f} s CPU, {passes:.0f} passes, memory {memory:.2f},", end=" ")
         print(f"theta[0] {theta:.9f}")
-    ratios = np.array(found["ours"])[:, 0] / np.array(found["bare"])[:, 0]
+    ratios = np.array(results["ours"])[:, 0] / np.array(results["bare"])[:, 0]
     print(
         f"  time ours/bare {np.median(ratios):.2f} [{ratios.min():.2f}, {ratios.max():.2f}],",
         end=" ",

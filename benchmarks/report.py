@@ -37,8 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "shop.db")
         start = time.perf_counter()
-        written = write(path, options.decisions)
-        print(f"{written:,} records written in {time.perf_counter() - start:.0f} s", flush=True)
+        count = write(path, options.decisions)
+        print(f"{count:,} records written in {time.perf_counter() - start:.0f} s", flush=True)
         start = time.perf_counter()
         target = Path(folder, "report.html")
         address = f"sqlite:///{path}?bandit=shop"
@@ -77,20 +77,20 @@ def pages(count: int, features: PerArm) -> Iterator[tuple[int, list[Event]]]:
     waiting: list[tuple[int, str]] = []
     for first in range(0, count, PAGE):
         end = START + (first + PAGE) * step
-        due = [one for one in waiting if one[0] <= end]
-        waiting = [one for one in waiting if one[0] > end]
+        due = [entry for entry in waiting if entry[0] <= end]
+        waiting = [entry for entry in waiting if entry[0] > end]
         events: list[Event] = [Reward(id, at, 1.0) for at, id in due]
         for n in range(first, min(first + PAGE, count)):
             context = dict(zip(CONTEXT, rng.random(4).round(2).tolist(), strict=True))
             place = int(rng.integers(len(ACTIONS)))
             row = features.rows(context, [ACTIONS[place]])[0]
-            at, held = START + n * step, rng.random() < 0.05
+            at, in_holdout = START + n * step, rng.random() < 0.05
             id = new_id(at)
             events.append(
                 Decision(
                     id, at, ACTIONS[place], place, row, 0.1, 0.2, n,
-                    source="holdout" if held else "policy",
-                    group="holdout" if held else "bandit",
+                    source="holdout" if in_holdout else "policy",
+                    group="holdout" if in_holdout else "bandit",
                     overall=0.2,
                 )
             )  # fmt: skip

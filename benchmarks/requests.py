@@ -55,10 +55,10 @@ def append_ratios(open_journal: Open, pairs: int, dim: int = 20) -> list[float]:
         for n in range(pairs + 5):
             seconds = {}
             for keep in (0.0, 1.0) if n % 2 else (1.0, 0.0):
-                made = decisions(dim, keep, rng)
+                commit = decisions(dim, keep, rng)
                 journal = keeping if keep else bare
                 start = time.perf_counter()
-                journal.append(made.decisions, requests=made.requests)
+                journal.append(commit.decisions, requests=commit.requests)
                 seconds[keep] = time.perf_counter() - start
             ratios.append(seconds[1.0] / seconds[0.0])
     return ratios[5:]  # the first ones connect and prepare
@@ -69,9 +69,9 @@ def reading_ratios(open_journal: Open, count: int, pairs: int, dim: int = 20) ->
     rng = np.random.default_rng(2)
     with open_journal() as bare, open_journal() as keeping:
         for _ in range(count // BATCH):
-            made = decisions(dim, 1.0, rng)
-            bare.append(made.decisions)
-            keeping.append(made.decisions, requests=made.requests)
+            commit = decisions(dim, 1.0, rng)
+            bare.append(commit.decisions)
+            keeping.append(commit.decisions, requests=commit.requests)
 
         def read(journal: Journal) -> float:
             fold = Fold(DelayedUCB(dim, Bernoulli(), floor=0.1), Explicit(), partitions=1)
@@ -90,16 +90,16 @@ def reading_ratios(open_journal: Open, count: int, pairs: int, dim: int = 20) ->
 
 def bytes_each(open_journal: Open, size: Callable[[], int], count: int, dim: int) -> list[float]:
     """Return the bytes per decision without and with its request."""
-    found = []
+    sizes = []
     for keep in (0.0, 1.0):
         rng = np.random.default_rng(3)
         before = size()
         with open_journal() as journal:
             for _ in range(count // BATCH):
-                made = decisions(dim, keep, rng)
-                journal.append(made.decisions, requests=made.requests)
-        found.append((size() - before) / (count // BATCH * BATCH))
-    return found
+                commit = decisions(dim, keep, rng)
+                journal.append(commit.decisions, requests=commit.requests)
+        sizes.append((size() - before) / (count // BATCH * BATCH))
+    return sizes
 
 
 def sqlite(folder: Path) -> Store:
@@ -109,7 +109,7 @@ def sqlite(folder: Path) -> Store:
     def open_journal() -> Journal:
         return SQLiteJournal(folder / f"{next(numbers)}.db", bandit="offers")
 
-    return open_journal, lambda: sum(one.stat().st_size for one in folder.iterdir())
+    return open_journal, lambda: sum(file.stat().st_size for file in folder.iterdir())
 
 
 def postgres(dsn: str) -> Store:

@@ -38,22 +38,22 @@ DIM, PAGE, PARTITIONS = 20, 500, 2
 def events(count: int) -> list[Event]:
     """Return decisions, every second one followed by its reward."""
     rng = np.random.default_rng(0)
-    made: list[Event] = []
-    while len(made) < count:
-        id, row = new_id(len(made)), rng.normal(size=DIM).astype(np.float32)
-        made.append(Decision(id, len(made), "a", 0, row, 0.5, 0.5, 0))
-        if len(made) % 3 == 1:
-            made.append(Reward(id, len(made), float(rng.integers(2))))
-    return made[:count]
+    history: list[Event] = []
+    while len(history) < count:
+        id, row = new_id(len(history)), rng.normal(size=DIM).astype(np.float32)
+        history.append(Decision(id, len(history), "a", 0, row, 0.5, 0.5, 0))
+        if len(history) % 3 == 1:
+            history.append(Reward(id, len(history), float(rng.integers(2))))
+    return history[:count]
 
 
 def fold(dsn: str) -> Fold:
     """Fold the journal."""
-    found = Fold(DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS)
+    result = Fold(DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS)
     with PostgresJournal(dsn, bandit="offers") as journal:
-        found.begin(journal)
-        found.catch_up(journal)
-    return found
+        result.begin(journal)
+        result.catch_up(journal)
+    return result
 
 
 def trim_half(dsn: str) -> int:
@@ -99,8 +99,8 @@ def main() -> int:
 
     def fill() -> None:
         with PostgresJournal(dsn, bandit="offers", partitions=PARTITIONS) as journal:
-            for start in range(0, len(made), PAGE):
-                journal.append(made[start : start + PAGE])
+            for start in range(0, len(history), PAGE):
+                journal.append(history[start : start + PAGE])
 
     def wipe() -> None:
         run("psql", "-c", "DROP DATABASE IF EXISTS belated WITH (FORCE)", base="postgres")
@@ -110,7 +110,7 @@ def main() -> int:
         wipe()
         dsn = server.dsn.rpartition("/")[0] + "/belated"
         PostgresJournal.create_tables(dsn)
-        made = events(options.events)
+        history = events(options.events)
         timed("write", fill)
         if options.trim:
             timed("trim", lambda: print(f"{trim_half(dsn):,} records dropped"))

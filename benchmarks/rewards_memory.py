@@ -60,10 +60,14 @@ def measure(name: str, rewards: int, dim: int) -> None:
         spent += time.process_time() - start
         if count % (rewards // 10) == 0:
             pieces = [learner.pack(partition) for partition in range(PARTITIONS)]
-            stored = sum(len(data) for one in pieces for data in one.values())
-            kept = sum(len(one[key]) for one in pieces for key in one if key[:2] == "y ") // 8
+            stored = sum(len(data) for part in pieces for data in part.values())
+            outcomes = (
+                sum(len(part[key]) for part in pieces for key in part if key[:2] == "y ") // 8
+            )
             del pieces
-            print(f"  {count:>10,}: {resident() / 1e6:6.0f} {stored / 1e6:6.1f} {kept / 1e3:6.0f}")
+            print(
+                f"  {count:>10,}: {resident() / 1e6:6.0f} {stored / 1e6:6.1f} {outcomes / 1e3:6.0f}"
+            )
     print(f"  {1e6 * spent / rewards:.2f} µs of CPU time a reward, freezing included")
 
 

@@ -111,9 +111,9 @@ def in_memory(slices: int) -> None:
         times = measure(variants, tables, slices)
         bare = times.pop("bare")
         print(f"d={dim}, K={arms}: bare {np.median(bare):.1f}")
-        for name, found in times.items():
+        for name, durations in times.items():
             goal = TARGETS[dim, arms][name.startswith("compiled")]
-            print(f"  {name:<18} {ratio(found, bare)}, goal {goal}", flush=True)
+            print(f"  {name:<18} {ratio(durations, bare)}, goal {goal}", flush=True)
 
 
 def many(slices: int) -> None:
@@ -122,24 +122,24 @@ def many(slices: int) -> None:
         tables = tables_of(dim, arms)
         requests = [tables[n % len(tables)] for n in range(BATCH)]
         for name, using in (("plain", kernels.plain()), ("compiled", kernels.compiled())):
-            one, all_ = opened(dim, using), opened(dim, using)
+            single, batched = opened(dim, using), opened(dim, using)
             times: dict[str, list[float]] = {
                 key: [] for key in ("decide", "many", "observe", "all")
             }
             for number in range(max(1, slices // 4) + 1):
                 spent = []
                 start = time.process_time()
-                made = [one.decide(rows=rows) for rows in requests]
+                decisions = [single.decide(rows=rows) for rows in requests]
                 spent.append(time.process_time() - start)
                 start = time.process_time()
-                made_at_once = all_.decide_many(rows=requests)
+                made_at_once = batched.decide_many(rows=requests)
                 spent.append(time.process_time() - start)
                 start = time.process_time()
-                for decision in made:
-                    one.observe(decision.id, 1.0)
+                for decision in decisions:
+                    single.observe(decision.id, 1.0)
                 spent.append(time.process_time() - start)
                 start = time.process_time()
-                all_.observe_many([(decision.id, 1.0) for decision in made_at_once])
+                batched.observe_many([(decision.id, 1.0) for decision in made_at_once])
                 spent.append(time.process_time() - start)
                 if number:
                     for key, seconds in zip(times, spent, strict=True):
@@ -203,26 +203,26 @@ def durable(name: str, journal: Journal, bare: BareSQLite | BarePostgres, slices
     dim, arms, size = 20, 10, 20
     tables = itertools.cycle(tables_of(dim, arms))
     bandit = opened(dim, kernels.compiled(), journal)
-    ours, theirs = [], []
+    own_times, bare_times = [], []
     for number in range(slices + 1):
-        made = []
+        decisions = []
         start = time.perf_counter()
         for _ in range(size):
             decision = bandit.decide(rows=next(tables))
             bandit.observe(decision.id, 1.0)
-            made.append(decision)
+            decisions.append(decision)
         middle = time.perf_counter()
-        for decision in made:
+        for decision in decisions:
             reward = Reward(decision.id, decision.at_us, 1.0)
             bare.write(decision, encode(decision))
             bare.write(reward, encode(reward))
         end = time.perf_counter()
         if number:
-            ours.append((middle - start) / size * 1e6)
-            theirs.append((end - middle) / size * 1e6)
+            own_times.append((middle - start) / size * 1e6)
+            bare_times.append((end - middle) / size * 1e6)
     bandit.close()
-    found = f"bare {np.median(theirs):7.1f} µs; ours {ratio(ours, theirs)}"
-    print(f"  {name:<9} {found}, goal {DURABLE_TARGET}", flush=True)
+    summary = f"bare {np.median(bare_times):7.1f} µs; ours {ratio(own_times, bare_times)}"
+    print(f"  {name:<9} {summary}, goal {DURABLE_TARGET}", flush=True)
 
 
 @contextmanager
@@ -230,18 +230,18 @@ def stores(chosen: list[str]) -> Iterator[dict[str, tuple[Journal, BareSQLite | 
     from tests.integration.postgres_server import PostgresServer
 
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, tuple[Journal, BareSQLite | BarePostgres]] = {}
+        journals: dict[str, tuple[Journal, BareSQLite | BarePostgres]] = {}
         if "sqlite" in chosen:
             journal = SQLiteJournal(Path(folder, "ours.db"), bandit="b")
-            found["sqlite"] = journal, BareSQLite(Path(folder, "bare.db"))
+            journals["sqlite"] = journal, BareSQLite(Path(folder, "bare.db"))
         if "postgres" not in chosen:
-            yield found
+            yield journals
             return
         server = PostgresServer({"fsync": "on"})
         try:
             PostgresJournal.create_tables(server.dsn)
-            found["postgres"] = PostgresJournal(server.dsn, bandit="b"), BarePostgres(server.dsn)
-            yield found
+            journals["postgres"] = PostgresJournal(server.dsn, bandit="b"), BarePostgres(server.dsn)
+            yield journals
         finally:
             server.stop()
 
@@ -256,10 +256,10 @@ def main() -> None:
         in_memory(arguments.slices)
     if "many" in arguments.only:
         many(arguments.slices)
-    with stores(arguments.only) as found:
-        if found:
+    with stores(arguments.only) as journals:
+        if journals:
             print("durable rounds, wall-clock µs (median), ratio to INSERT and COMMIT alone, goal")
-        for name, (journal, bare) in found.items():
+        for name, (journal, bare) in journals.items():
             durable(name, journal, bare, arguments.slices)
 
 

@@ -107,11 +107,11 @@ class Load:
         before = server.cpu()
         url = f"http://127.0.0.1:{server.port}{self.path}"
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(self.script), url]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        if failed := re.search(r"Non-2xx.*|Socket errors.*", said):
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        if failed := re.search(r"Non-2xx.*|Socket errors.*", output):
             raise RuntimeError(f"{self.script.name}: {failed[0]}")
         rate, count = (
-            float(re.findall(pattern, said)[0])
+            float(re.findall(pattern, output)[0])
             for pattern in (r"Requests/sec:\s+([\d.]+)", r"(\d+) requests in")
         )
         if not count:
@@ -141,10 +141,10 @@ def main() -> None:
         database() as dsn,
         Server("echo", dsn, pinned=arguments.pin) as echo,
         Server("service", dsn, pinned=arguments.pin) as service,
-        Server("kept", dsn, pinned=arguments.pin) as kept,
+        Server("kept", dsn, pinned=arguments.pin) as recorder,
         Server("guarded", dsn, pinned=arguments.pin) as guarded,
     ):
-        saturated = measure(Path(name), echo, service, kept, arguments)
+        saturated = measure(Path(name), echo, service, recorder, arguments)
         latencies(echo, service, dsn, saturated / 2, 2 * arguments.seconds)
         key = make(open_store(dsn), "decide", rate=1e6).key
         time.sleep(2.5)  # until the key is known
@@ -167,8 +167,8 @@ def compare_processes(arguments: argparse.Namespace) -> None:
             for count, server in servers.items():
                 rates[count].append(load.run(server, 128, arguments.seconds)[0])
     print("| processes | requests/s |\n|--:|--:|")
-    for count, found in rates.items():
-        print(f"| {count} | {statistics.median(found[1:]):,.0f} |")
+    for count, values in rates.items():
+        print(f"| {count} | {statistics.median(values[1:]):,.0f} |")
 
 
 def compare(
@@ -179,35 +179,35 @@ def compare(
     path = f"/v1/{OFFERS.name}/decisions"
     open_ = Load(folder, "open", POST.format(body=body), path)
     keyed = Load(folder, "keyed", KEYED.format(body=body, key=key), path)
-    found = []
+    pairs = []
     for _ in range(arguments.slices + 1):
         plain = open_.run(service, 128, arguments.seconds)
-        found.append((keyed.run(guarded, 128, arguments.seconds), plain))
-    rates = quartiles([ours[0] / plain[0] for ours, plain in found[1:]])
-    cpu = quartiles([ours[1] / plain[1] for ours, plain in found[1:]])
+        pairs.append((keyed.run(guarded, 128, arguments.seconds), plain))
+    rates = quartiles([own[0] / plain[0] for own, plain in pairs[1:]])
+    cpu = quartiles([own[1] / plain[1] for own, plain in pairs[1:]])
     print(f"with keys, rates, tokens and a spool: {rates} of the requests/s, goal .93; CPU {cpu}")
 
 
 def latencies(echo: Server, service: Server, dsn: str, rate: float, seconds: float) -> None:
     """Measure latencies in an open loop."""
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":")).encode()
-    found = {}
+    quantiles = {}
     for name, server, path in (
         ("echo", echo, "/"),
         ("decide", service, f"/v1/{OFFERS.name}/decisions"),
     ):
         before = server.metrics() if server is service else {}
-        found[name] = uvloop.run(ask_at_rate(server.port, path, body, rate, seconds))
+        quantiles[name] = uvloop.run(ask_at_rate(server.port, path, body, rate, seconds))
     after = service.metrics()
     events, count = (
-        after[f"belated_commit_events_{what}"] - before[f"belated_commit_events_{what}"]
-        for what in ("sum", "count")
+        after[f"belated_commit_events_{part}"] - before[f"belated_commit_events_{part}"]
+        for part in ("sum", "count")
     )
     size = max(1, round(events / count))
-    found["bare commit"] = bare_commits(dsn, size)
-    goal = found["echo"] + 2 * found["bare commit"]
+    quantiles["bare commit"] = bare_commits(dsn, size)
+    goal = quantiles["echo"] + 2 * quantiles["bare commit"]
     print(f"open loop at {rate:,.0f} requests/s, {size} events a commit (p50, p99 in ms)")
-    for name, (p50, p99) in {**found, "goal": goal}.items():
+    for name, (p50, p99) in {**quantiles, "goal": goal}.items():
         print(f"| {name} | {1e3 * p50:.1f} | {1e3 * p99:.1f} |")
 
 
@@ -235,9 +235,9 @@ def bare_commits(dsn: str, size: int, count: int = 500) -> NDArray[np.float64]:
     took, x = [], np.zeros(DIM, dtype=np.float32)
     with open_store(dsn).journal("bare commits", partitions=1) as journal:
         for _ in range(count):
-            some = [Decision(new_id(10**15), 1, 0, 0, x, 0.5, 1.0, 0) for _ in range(size)]
+            decisions = [Decision(new_id(10**15), 1, 0, 0, x, 0.5, 1.0, 0) for _ in range(size)]
             start = time.perf_counter()
-            journal.append(some)
+            journal.append(decisions)
             took.append(time.perf_counter() - start)
     return np.quantile(took, [0.5, 0.99])
 
@@ -249,10 +249,10 @@ def measure(
     (offer,) = rows()
     many = rows(100)
     decide = "/v1/offers/decisions"
-    one = json.dumps({"rows": offer}, separators=(",", ":"))
+    body = json.dumps({"rows": offer}, separators=(",", ":"))
     loads = {
-        "decide": Load(folder, "decide", POST.format(body=one), decide),
-        "decide, kept": Load(folder, "kept", POST.format(body=one), decide),
+        "decide": Load(folder, "decide", POST.format(body=body), decide),
+        "decide, kept": Load(folder, "kept", POST.format(body=body), decide),
         "decide, base64": Load(
             folder, "packed", POST.format(body=json.dumps({"rows": packed(offer)})), decide
         ),
@@ -260,42 +260,44 @@ def measure(
         "batch of 100": Load(
             folder,
             "batch",
-            POST.format(body=json.dumps({"requests": [{"rows": one} for one in many]})),
+            POST.format(body=json.dumps({"requests": [{"rows": table} for table in many]})),
             f"{decide}/batch",
         ),
         "batch of 100, base64": Load(
             folder,
             "base64",
-            POST.format(body=json.dumps({"requests": [{"rows": packed(one)} for one in many]})),
+            POST.format(body=json.dumps({"requests": [{"rows": packed(table)} for table in many]})),
             f"{decide}/batch",
         ),
     }
-    print(f"a request of {len(one):,} bytes; {OFFERS.policy!r}"[:100])
-    found: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
+    print(f"a request of {len(body):,} bytes; {OFFERS.policy!r}"[:100])
+    results: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
     cases = [*GOALS, ("decide, base64", 128), ("batch of 100", 8), ("batch of 100, base64", 8)]
     for round_ in range(arguments.slices + 1):
         for case, connections in cases:
             base = loads["decide"].run(echo, connections, arguments.seconds)
             server = kept if case.endswith("kept") else service
-            ours = loads[case].run(server, connections, arguments.seconds)
+            own = loads[case].run(server, connections, arguments.seconds)
             if round_:  # the first one warms up
-                found.setdefault((case, connections), []).append((*base, *ours))
+                results.setdefault((case, connections), []).append((*base, *own))
         print(f"\r{round_} of {arguments.slices} slices", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     print("| case | connections | requests/s | of the echo's | CPU, of the echo's | goal |")
     print("|---|--:|--:|--:|--:|---|")
-    for (case, connections), slices in found.items():
-        pool = [one for (_, count), some in found.items() if count == connections for one in some]
-        echo_rate, echo_cpu = (statistics.median(one[k] for one in pool) for k in (0, 1))
-        rate = statistics.median(one[2] for one in slices)
-        ratio = quartiles([one[2] / echo_rate for one in slices])
-        cpu = quartiles([one[3] / echo_cpu for one in slices])
+    for (case, connections), slices in results.items():
+        pool = [
+            row for (_, count), values in results.items() if count == connections for row in values
+        ]
+        echo_rate, echo_cpu = (statistics.median(row[k] for row in pool) for k in (0, 1))
+        rate = statistics.median(row[2] for row in slices)
+        ratio = quartiles([row[2] / echo_rate for row in slices])
+        cpu = quartiles([row[3] / echo_cpu for row in slices])
         goal = GOALS.get((case, connections))
-        said = "" if goal is None else f">= {goal[0]}" + (f", <= {goal[1]}" if goal[1] else "")
-        print(f"| {case} | {connections} | {rate:,.0f} | {ratio} | {cpu} | {said} |")
-    single = [one[2] for one in found["decide", 128]]
+        target = "" if goal is None else f">= {goal[0]}" + (f", <= {goal[1]}" if goal[1] else "")
+        print(f"| {case} | {connections} | {rate:,.0f} | {ratio} | {cpu} | {target} |")
+    single = [row[2] for row in results["decide", 128]]
     for case, least in (("batch of 100", 2), ("batch of 100, base64", 3)):
-        ratios = [100 * one[2] / alone for one, alone in zip(found[case, 8], single, strict=True)]
+        ratios = [100 * row[2] / alone for row, alone in zip(results[case, 8], single, strict=True)]
         print(f"{case}: decisions/s against single ones: {quartiles(ratios)}x, goal {least}")
     return statistics.median(single)
 

@@ -34,11 +34,11 @@ OFFERS = Definition(
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """Echo the request over plain ASGI: the minimum cost of a service on uvicorn."""
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
         body += message.get("body", b"")
-        more = message.get("more_body", False)
+        more_body = message.get("more_body", False)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 201, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -58,18 +58,18 @@ def serve_asgi(app: Any, port: int, lifespan: Literal["on", "off"]) -> int:
 
 def many(count: int) -> list[Definition]:
     """Return bandits that differ only in their names; their state soon stops growing."""
-    some = replace(OFFERS, keep_requests=0.0, retention=120_000_000)
-    return [replace(some, name=f"b{n}") for n in range(count)]
+    definition = replace(OFFERS, keep_requests=0.0, retention=120_000_000)
+    return [replace(definition, name=f"b{n}") for n in range(count)]
 
 
 def main() -> int:
     """Run one application on a port."""
     kind, port, dsn = sys.argv[1:]
     if kind.startswith(("many ", "keyed ", "learners ")):
-        what, count = kind.split()
-        if what == "learners":
+        role, count = kind.split()
+        if role == "learners":
             return learn(int(port), dsn, many(int(count)))
-        app = Service(many(int(count)), dsn, auth="keys" if what == "keyed" else "off")
+        app = Service(many(int(count)), dsn, auth="keys" if role == "keyed" else "off")
         return serve(app, listen("127.0.0.1", int(port)))
     if kind == "learner":
         return learn(int(port), dsn)
@@ -101,13 +101,13 @@ def serve_guarded(port: int, dsn: str) -> int:
 
 def fit_on_demand() -> None:
     """From SIGUSR1 to SIGUSR2, make a fit due whenever the previous one has ended."""
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, lambda number, frame: told.append(number))
+        signal.signal(number, lambda number, frame: signals.append(number))
     is_due = Learner.fit_is_due
 
     def fit_is_due(learner: Learner) -> bool:
-        return is_due(learner) or (learner._refit is None and told[-1:] == [signal.SIGUSR1])
+        return is_due(learner) or (learner._refit is None and signals[-1:] == [signal.SIGUSR1])
 
     Learner.fit_is_due = fit_is_due  # type: ignore[assignment, method-assign]
 
@@ -116,12 +116,12 @@ def learn(port: int, dsn: str, bandits: Sequence[Definition] = (OFFERS,)) -> int
     """Learn as ``belated learn`` does."""
     start_logging("warning")
     fit_on_demand()
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     learners = learners_of(bandits, open_store(dsn))
     stop = Metrics({}, learners, {}).listen(port)
     learners.start()
-    told.wait()
+    stopped.wait()
     learners.stop()
     stop()
     return 0

@@ -59,21 +59,21 @@ def compare(folder: Path, postgres: Server, kafka: Server, arguments: argparse.N
         "decide": Load(folder, "decide", POST.format(body=body), "/v1/offers/decisions"),
         "reward": Load(folder, "reward", REWARD, "/"),
     }
-    found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in loads}
+    results: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in loads}
     for slice_ in range(arguments.slices + 1):
         for name, load in loads.items():
             base = load.run(postgres, CONNECTIONS, arguments.seconds)
-            ours = load.run(kafka, CONNECTIONS, arguments.seconds)
+            own = load.run(kafka, CONNECTIONS, arguments.seconds)
             if slice_:
-                found[name].append((*base, *ours))
+                results[name].append((*base, *own))
         print(f"\r{slice_} of {arguments.slices} slices", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     print("| case | requests/s on PostgreSQL | on Kafka | of PostgreSQL's | CPU, of PostgreSQL's |")
     print("|---|--:|--:|--:|--:|")
-    for name, slices in found.items():
-        before, after = (sorted(one[k] for one in slices)[len(slices) // 2] for k in (0, 2))
-        rates = quartiles([one[2] / one[0] for one in slices])
-        cpu = quartiles([one[3] / one[1] for one in slices])
+    for name, slices in results.items():
+        before, after = (sorted(row[k] for row in slices)[len(slices) // 2] for k in (0, 2))
+        rates = quartiles([row[2] / row[0] for row in slices])
+        cpu = quartiles([row[3] / row[1] for row in slices])
         print(f"| {name} | {before:,.0f} | {after:,.0f} | {rates} | {cpu} |")
     print(f"goal for decisions: {GOAL} of the requests/s")
 

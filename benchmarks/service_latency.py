@@ -59,7 +59,7 @@ def fill(dsn: str, rewards: int) -> None:
         ids = [new_id(now) for _ in range(2_000)]
         journal.append([Decision(id, now, 0, 0, x[n], 0.5, 0.5, 0) for n, id in enumerate(ids)])
         values = (rng.random(2_000) < 0.3).astype(float).tolist()
-        journal.append([Reward(*one) for one in zip(ids, [now] * 2_000, values, strict=True)])
+        journal.append([Reward(*fields) for fields in zip(ids, [now] * 2_000, values, strict=True)])
         print(f"\r{start + 2_000:,} of {rewards:,} rewards", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     journal.close()
@@ -68,8 +68,8 @@ def fill(dsn: str, rewards: int) -> None:
 def catch_up(learner: Server, rewards: int) -> None:
     """Wait until the learner has learned all rewards."""
     name = 'belated_learner_events_total{bandit="offers",status="rewarded"}'
-    while (done := learner.metrics().get(name, 0.0)) < rewards:
-        print(f"\r{done:,.0f} of {rewards:,} learned", end="", file=sys.stderr, flush=True)
+    while (learned := learner.metrics().get(name, 0.0)) < rewards:
+        print(f"\r{learned:,.0f} of {rewards:,} learned", end="", file=sys.stderr, flush=True)
         time.sleep(1)
     print(file=sys.stderr)
 
@@ -79,27 +79,27 @@ async def singles(
 ) -> list[float]:
     """Return the latency of each decision."""
     caller = Caller(service.port)
-    bodies = [json.dumps({"rows": one}).encode() for one in rows(64)]
-    found: list[float] = []
+    bodies = [json.dumps({"rows": table}).encode() for table in rows(64)]
+    latencies: list[float] = []
 
     async def ask(number: int, due: float) -> None:
         answer = await caller.ask("POST", _DECIDE, bodies[number % 64], due)
         if answer.status != 201:
             raise RuntimeError(f"{answer.status}: {answer.body[:200]!r}")
-        found.append(answer.seconds)
+        latencies.append(answer.seconds)
 
-    other = None if beside is None else asyncio.ensure_future(beside())
+    background = None if beside is None else asyncio.ensure_future(beside())
     await at_rate(rate, seconds, ask, seed=int(time.time()))
-    if other is not None:
-        await other
+    if background is not None:
+        await background
     caller.close()
-    return found
+    return latencies
 
 
 async def batches(service: Server, seconds: float) -> None:
     """Send batches of a hundred requests."""
     caller = Caller(service.port)
-    body = json.dumps({"requests": [{"rows": one} for one in rows(100)]}).encode()
+    body = json.dumps({"requests": [{"rows": table} for table in rows(100)]}).encode()
 
     async def ask(_: int, due: float) -> None:
         answer = await caller.ask("POST", f"{_DECIDE}/batch", body, due)
@@ -119,22 +119,22 @@ async def measure(
         phases.setdefault("an echo", []).append(await singles(echo, rate, seconds, None))
         alone = await singles(service, rate, seconds, None)
         phases.setdefault("alone", []).append(alone)
-        found = await singles(service, rate, seconds, lambda: batches(service, seconds))
-        phases.setdefault("beside batches", []).append(found)
+        latencies = await singles(service, rate, seconds, lambda: batches(service, seconds))
+        phases.setdefault("beside batches", []).append(latencies)
         if fitter is not None:
             fitter.process.send_signal(signal.SIGUSR1)  # fit, until told to stop
-            found = await singles(service, rate, seconds, None)
-            phases.setdefault("beside fits", []).append(found)
+            latencies = await singles(service, rate, seconds, None)
+            phases.setdefault("beside fits", []).append(latencies)
             fitter.process.send_signal(signal.SIGUSR2)
             await asyncio.sleep(3)
     print(file=sys.stderr)
-    base = [float(np.quantile(one, 0.99)) for one in phases["alone"]]
+    base = [float(np.quantile(phase, 0.99)) for phase in phases["alone"]]
     for name, parts in phases.items():
-        p99 = [float(np.quantile(one, 0.99)) for one in parts]
+        p99 = [float(np.quantile(phase, 0.99)) for phase in parts]
         ratios = np.median(np.array(p99) / np.array(base))
-        each = ", ".join(f"{1e3 * one:.1f}" for one in p99)
+        listing = ", ".join(f"{1e3 * quantile:.1f}" for quantile in p99)
         whole = quantiles([second for part in parts for second in part])
-        print(f"{name}: {whole}; p99 of each round: {each} ms; {ratios:.2f}x of alone")
+        print(f"{name}: {whole}; p99 of each round: {listing} ms; {ratios:.2f}x of alone")
 
 
 def main() -> None:

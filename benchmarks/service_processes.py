@@ -75,18 +75,18 @@ class Server:
     def connections(self, port: int) -> int:
         """Return the number of its TCP connections to a port of this machine."""
         inodes = set()
-        for one in Path(f"/proc/{self.process.pid}/fd").iterdir():
+        for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             try:
-                found = re.fullmatch(r"socket:\[(\d+)\]", str(one.readlink()))
+                match = re.fullmatch(r"socket:\[(\d+)\]", str(path.readlink()))
             except OSError:
                 continue
-            if found:
-                inodes.add(found[1])
+            if match:
+                inodes.add(match[1])
         rows = Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]
         fields = [row.split() for row in rows]
         return sum(
-            one[2].endswith(f":{port:04X}") and one[3] == "01" and one[9] in inodes
-            for one in fields
+            row[2].endswith(f":{port:04X}") and row[3] == "01" and row[9] in inodes
+            for row in fields
         )
 
     def metrics(self) -> dict[str, float]:

@@ -86,8 +86,8 @@ class Linear(NamedTuple):
     @classmethod
     def through(cls, few: tuple[float, float], many: tuple[float, float]) -> Linear:
         """The line through two measurements, each a count and its cost; never negative."""
-        each = max(0.0, (many[1] - few[1]) / (many[0] - few[0]))
-        return cls(max(0.0, few[1] - each * few[0]), each)
+        slope = max(0.0, (many[1] - few[1]) / (many[0] - few[0]))
+        return cls(max(0.0, few[1] - slope * few[0]), slope)
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Plan:
 def plan(costs: Costs, demand: Demand) -> Plan:
     """Return the plan for the simplest store that can carry a demand."""
     plans = [plan_for(costs, demand, store) for store in STORES]
-    return next((made for made in plans if made.fits), plans[-1])
+    return next((candidate for candidate in plans if candidate.fits), plans[-1])
 
 
 def plan_for(costs: Costs, demand: Demand, store: str) -> Plan:
@@ -271,8 +271,8 @@ def plan_for(costs: Costs, demand: Demand, store: str) -> Plan:
     learners = max(math.ceil(work / HALF), math.ceil(memory / (HALF * MEMORY))) if kafka else 1
     partitions, records = 1, demand.events / commit
     if kafka:
-        wanted = max(LEAST_PARTITIONS, EACH_PARTITIONS * learners)
-        partitions = min(MAX_PARTITIONS, 1 << math.ceil(math.log2(wanted)))
+        target = max(LEAST_PARTITIONS, EACH_PARTITIONS * learners)
+        partitions = min(MAX_PARTITIONS, 1 << math.ceil(math.log2(target)))
         rewards = demand.rate * demand.reward_share
         records = demand.rate / commit + min(rewards, deciders * partitions / REWARD_SECONDS)
     server_cores = log.server.fixed * records + log.server.each * demand.events
@@ -401,20 +401,20 @@ def cost_table(costs: Costs) -> str:
 def plan_table(costs: Costs, demands: Sequence[Demand]) -> str:
     """Return the table of resources, by demand."""
     rows: dict[str, Callable[[Plan], str]] = {
-        "store": lambda made: made.store,
-        "decider processes": lambda made: f"{made.deciders:,}",
-        "decider cores": lambda made: _cores(made.decider_cores),
-        "learners": lambda made: f"{made.learners:,}",
-        "learner cores": lambda made: _cores(made.learner_cores),
-        "database or broker cores": lambda made: _cores(made.server_cores),
-        f"brokers of {CORES} cores": lambda made: f"{made.brokers:,}",
-        "partitions": lambda made: f"{made.partitions:,}",
-        "log per day, all copies": lambda made: bytes_text(round(made.bytes * 86_400)),
-        "memory of learners": lambda made: bytes_text(round(made.memory)),
-        "lag": lambda made: f"{made.lag:.2f} s",
-        "lag after a learner dies": lambda made: f"{made.lag_after_kill:.0f} s",
-        "runs out first": lambda made: made.breaks_first[0],
-        "at decisions/s": lambda made: f"{made.breaks_first[1]:,.0f}",
+        "store": lambda sizing: sizing.store,
+        "decider processes": lambda sizing: f"{sizing.deciders:,}",
+        "decider cores": lambda sizing: _cores(sizing.decider_cores),
+        "learners": lambda sizing: f"{sizing.learners:,}",
+        "learner cores": lambda sizing: _cores(sizing.learner_cores),
+        "database or broker cores": lambda sizing: _cores(sizing.server_cores),
+        f"brokers of {CORES} cores": lambda sizing: f"{sizing.brokers:,}",
+        "partitions": lambda sizing: f"{sizing.partitions:,}",
+        "log per day, all copies": lambda sizing: bytes_text(round(sizing.bytes * 86_400)),
+        "memory of learners": lambda sizing: bytes_text(round(sizing.memory)),
+        "lag": lambda sizing: f"{sizing.lag:.2f} s",
+        "lag after a learner dies": lambda sizing: f"{sizing.lag_after_kill:.0f} s",
+        "runs out first": lambda sizing: sizing.breaks_first[0],
+        "at decisions/s": lambda sizing: f"{sizing.breaks_first[1]:,.0f}",
     }
     plans = [plan(costs, demand) for demand in demands]
     body = [[name, *map(cell, plans)] for name, cell in rows.items()]
@@ -467,15 +467,15 @@ class Traffic:
         self._decider.slot = int(self._rng.integers(4096))
         requests = [ParsedRequest(self.actions)] * count
         now = time.time_ns() // 1000
-        made = self._decider.choose(requests, table, now=now, rng=self._rng, hold=True)
+        result = self._decider.choose(requests, table, now=now, rng=self._rng, hold=True)
         self._decider.release_all()  # so that the decider does not grow
-        return made
+        return result
 
     def journal(self) -> tuple[list[Made], list[Decision]]:
         """Return commits to learn from, and the decisions that get a reward."""
-        made = [self.decide(TOGETHER) for _ in range(LEARNED // TOGETHER)]
+        commits = [self.decide(TOGETHER) for _ in range(LEARNED // TOGETHER)]
         few = max(TOGETHER, round(self.reward_share * LEARNED))
-        return made, [decision for commit in made for decision in commit.decisions][:few]
+        return commits, [decision for commit in commits for decision in commit.decisions][:few]
 
 
 def rewards_of(decisions: list[Decision]) -> list[Reward]:
@@ -488,11 +488,11 @@ def measure(traffic: Traffic, stores: dict[str, tuple[str, list[int]]]) -> Costs
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "embedded.db")
         embedded = _embedded(traffic.policy, traffic.actions, path)
-        found = {}
+        by_store = {}
         for name, (address, pids) in stores.items():
             print(f"measuring {name} …", file=sys.stderr)
-            found[name] = StoreBench(open_store(address), address, traffic, pids).costs()
-    return Costs(*embedded, _remembered_bytes(traffic.policy), found)
+            by_store[name] = StoreBench(open_store(address), address, traffic, pids).costs()
+    return Costs(*embedded, _remembered_bytes(traffic.policy), by_store)
 
 
 def _embedded(policy: Policy, actions: int, path: Path) -> tuple[float, float]:
@@ -548,11 +548,11 @@ class StoreBench:
         commit, wait, server = self._commits()
         decision_bytes, reward_bytes = self._bytes()
         event, publish = self._learner()
-        found = self._service(commit, wait, event, publish)
+        service_costs = self._service(commit, wait, event, publish)
         if self._store.name == "kafka":
             event = self._shared_event()
         return StoreCosts(
-            commit, wait, server, decision_bytes, reward_bytes, event, publish, *found
+            commit, wait, server, decision_bytes, reward_bytes, event, publish, *service_costs
         )
 
     def _commits(self) -> list[Linear]:
@@ -562,8 +562,8 @@ class StoreBench:
             def append(size: int, count: int) -> list[float]:
                 commits = [self._traffic.decide(size) for _ in range(count)]
                 before = time.process_time(), time.perf_counter(), cpu_of(self._pids)
-                for made in commits:
-                    journal.append(made.decisions, requests=made.requests)
+                for item in commits:
+                    journal.append(item.decisions, requests=item.requests)
                 after = time.process_time(), time.perf_counter(), cpu_of(self._pids)
                 return [(end - start) / count for start, end in zip(before, after, strict=True)]
 
@@ -577,15 +577,15 @@ class StoreBench:
 
     def _bytes(self) -> tuple[float, float]:
         """Return the stored bytes of a decision and of a reward; the learner reads them later."""
-        made, rewarded = self._traffic.journal()
+        commits, rewarded = self._traffic.journal()
         if self._store.name == "kafka":
-            self._fill(self._bandit, made, rewarded)
+            self._fill(self._bandit, commits, rewarded)
             rewards = [encode(reward) for reward in rewards_of(rewarded[:TOGETHER])]
-            decisions = [encode(decision) for decision in made[0].decisions]
-            packed = len(pack(decisions, None, made[0].requests)) / len(decisions)
+            decisions = [encode(decision) for decision in commits[0].decisions]
+            packed = len(pack(decisions, None, commits[0].requests)) / len(decisions)
             return packed, len(pack(rewards, None, {})) / len(rewards)
         sizes = [self._size()]
-        self._fill(self._bandit, made, [])
+        self._fill(self._bandit, commits, [])
         sizes.append(self._size())
         self._fill(self._bandit, [], rewarded)
         sizes.append(self._size())
@@ -609,8 +609,8 @@ class StoreBench:
 
         with psycopg.connect(self._address) as connection:
             query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' "
-            found = connection.execute(query + "AND relnamespace = 'belated'::regnamespace")
-            return int(found.fetchone()[0])  # type: ignore[index]
+            cursor = connection.execute(query + "AND relnamespace = 'belated'::regnamespace")
+            return int(cursor.fetchone()[0])  # type: ignore[index]
 
     def _learner(self) -> tuple[float, float]:
         """Return the CPU of the only learner per event; of learner and decider per model."""
@@ -644,16 +644,16 @@ class StoreBench:
             partitions=PARTITIONS,
             learners="many",
         )
-        made, rewarded = self._traffic.journal()
-        self._fill(definition.name, made, rewarded, PARTITIONS)
+        commits, rewarded = self._traffic.journal()
+        self._fill(definition.name, commits, rewarded, PARTITIONS)
         learner = shared_learner(definition, self._store)
         try:
             start, count = time.process_time(), 0
             until = time.monotonic() + PATIENCE
             while count < LEARNED + len(rewarded):
                 assert time.monotonic() < until, "the learner has not read the whole topic"
-                count += (more := learner.worker.step())
-                if not more:  # until the brokers have assigned the partitions
+                count += (records := learner.worker.step())
+                if not records:  # until the brokers have assigned the partitions
                     time.sleep(0.1)
             return (time.process_time() - start) / count
         finally:
@@ -685,23 +685,23 @@ class StoreBench:
             learned = service.used().since(before)
         seconds = FEW / PACE
         learning = learned.cpu - few.cpu - FEW * event - publish * seconds / PUBLISH
-        found = max(0.0, learning / (seconds * learner_rounds(PACE)))
+        learn_cost = max(0.0, learning / (seconds * learner_rounds(PACE)))
         count = learned.events / learned.commits
         gap = Linear(max(0.0, came_meanwhile(count) / PACE - wait.each * count), wait.each)
         # Two measurements for two unknowns: the cost of a decision, and that of a commit.
-        each = [used.cpu / used.events - commit.each for used in (few, many)]
+        per_event = [used.cpu / used.events - commit.each for used in (few, many)]
         commits = [used.commits / used.events for used in (few, many)]
-        turn = max(0.0, (each[0] - each[1]) / max(1e-9, commits[0] - commits[1]))
-        request = max(0.0, each[1] - turn * commits[1])
+        turn = max(0.0, (per_event[0] - per_event[1]) / max(1e-9, commits[0] - commits[1]))
+        request = max(0.0, per_event[1] - turn * commits[1])
         # Callers that wait for a commit together cost mostly their own requests.
         reward = (rewarded.cpu - commit.fixed * rewarded.commits) / REWARDED - commit.each
-        return request, max(0.0, reward), turn, idle.cpu, found, gap
+        return request, max(0.0, reward), turn, idle.cpu, learn_cost, gap
 
 
 def _per_event(step: Callable[[], int]) -> float:
     start, count = time.process_time(), 0
-    while more := step():
-        count += more
+    while records := step():
+        count += records
     return (time.process_time() - start) / max(1, count)
 
 
@@ -732,15 +732,15 @@ def cpu_of(pids: Sequence[int]) -> float:
 def child(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
     """Run work in a new process, which is sent None at the end."""
     context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
+    own_end, child_end = context.Pipe()
+    process = context.Process(target=work, args=(*arguments, child_end), daemon=True)
     process.start()
-    theirs.close()
+    child_end.close()
     try:
-        yield ours
+        yield own_end
     finally:
         with suppress(OSError):
-            ours.send(None)
+            own_end.send(None)
         process.join(PATIENCE)
 
 
@@ -781,9 +781,9 @@ class Service:
 
     def used(self) -> Used:
         self._link.send("used")
-        found = answer(self._link)
-        assert isinstance(found, Used)
-        return found
+        result = answer(self._link)
+        assert isinstance(result, Used)
+        return result
 
     def rest(self) -> None:
         """Wait until the service is idle."""
@@ -803,7 +803,7 @@ class Service:
         return asyncio.run(self._ask(calls, rate))
 
     async def _ask(self, calls: Sequence[Call], rate: float) -> list[str]:
-        found = [""] * len(calls)
+        ids = [""] * len(calls)
         requests = iter(enumerate([self._encoded(call) for call in calls]))
         gaps = np.random.default_rng(0).exponential(1.0 / rate if rate else 0.0, len(calls))
         due = (time.monotonic() + np.cumsum(gaps)).tolist()
@@ -818,11 +818,11 @@ class Service:
                 length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
                 body = await reader.readexactly(length)
                 assert head.startswith(b"http/1.1 2"), body
-                found[n] = json.loads(body).get("id", "")
+                ids[n] = json.loads(body).get("id", "")
             writer.close()
 
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
-        return found
+        return ids
 
     def _encoded(self, call: Call) -> bytes:
         body = json.dumps(call.body).encode()
@@ -910,7 +910,7 @@ def check(traffic: Traffic, rates: Sequence[float], rounds: int, seconds: float)
     for _ in range(
         rounds
     ):  # costs and service alternate, so that other load on the machine affects both
-        with database() as dsn, database() as other, tempfile.TemporaryDirectory() as folder:
+        with database() as dsn, database() as second, tempfile.TemporaryDirectory() as folder:
             sqlite = [
                 SQLiteStore(Path(folder, name)).address for name in ("costs.db", "service.db")
             ]
@@ -919,19 +919,23 @@ def check(traffic: Traffic, rates: Sequence[float], rounds: int, seconds: float)
                 "postgresql": (dsn, []),
             }
             costs = measure(traffic, stores)
-            for store, address in (("sqlite", sqlite[1]), ("postgresql", other)):
+            for store, address in (("sqlite", sqlite[1]), ("postgresql", second)):
                 for rate in rates:
-                    wanted = computed(costs, store, Demand(rate, traffic.reward_share, 86_400.0))
-                    found = observed(traffic, address, rate, seconds)
-                    for what, one, two in zip(("cores", "commit"), wanted, found, strict=True):
-                        ratios.setdefault((store, rate, what), []).append(two / one)
+                    expected = computed(costs, store, Demand(rate, traffic.reward_share, 86_400.0))
+                    observations = observed(traffic, address, rate, seconds)
+                    for quantity, prediction, measurement in zip(
+                        ("cores", "commit"), expected, observations, strict=True
+                    ):
+                        ratios.setdefault((store, rate, quantity), []).append(
+                            measurement / prediction
+                        )
     right = True
-    for (store, rate, what), values in ratios.items():
+    for (store, rate, quantity), values in ratios.items():
         ratio = statistics.median(values)
         ok = 1 / 1.3 <= ratio <= 1 / 0.7
         right &= ok
         print(
-            f"{store}, {rate:g} decisions/s, {what}: measured / computed {ratio:.2f} "
+            f"{store}, {rate:g} decisions/s, {quantity}: measured / computed {ratio:.2f} "
             f"[{min(values):.2f}, {max(values):.2f}]{'' if ok else '  NOT WITHIN 30 %'}"
         )
     return right

@@ -54,16 +54,16 @@ class Traffic:
         self._open: list[str] = []
 
     def events(self, decisions: int) -> list[Event]:
-        found: list[Event] = []
+        events: list[Event] = []
         for t in range(decisions):
             id = new_id(START + t)
-            found.append(Decision(id, START + t, 0, 0, self._rows[t % 1_000], 0.4, 1.0, t))
+            events.append(Decision(id, START + t, 0, 0, self._rows[t % 1_000], 0.4, 1.0, t))
             self._open.append(id)
             if t % 2 and len(self._open) > 100:
                 whose = self._rng.randrange(len(self._open)) if self._late else -100
                 self._open[whose], self._open[-1] = self._open[-1], self._open[whose]
-                found.append(Reward(self._open.pop(), START + t, float(t % 3 == 0)))
-        return found
+                events.append(Reward(self._open.pop(), START + t, float(t % 3 == 0)))
+        return events
 
 
 def save_beside(fold: Fold, journal: Counting, traffic: Traffic) -> tuple[float, int]:
@@ -95,7 +95,7 @@ def main() -> None:
     fold = Fold(DelayedUCB(DIM, Bernoulli()), WEEK)
     fold.learner.defers = True  # fits run concurrently, too
     fill(journal, traffic.events(arguments.decisions))
-    size = float(np.mean([len(encode(one.event)) for one in journal.read(0, 0, 1_000)]))
+    size = float(np.mean([len(encode(record.event)) for record in journal.read(0, 0, 1_000)]))
     fold.catch_up(journal)
     saved = 0
     for number in range(arguments.saves + 1):
@@ -104,10 +104,10 @@ def main() -> None:
             fold.catch_up(journal)
         since, saved = fold.version - saved, fold.version
         pause, count = save_beside(fold, journal, traffic)
-        each = journal.given / since
+        per_event = journal.given / since
         print(
             f"{sum(fold.counts.values()):,} decisions, {since:,} events since the last one:"
-            f" {journal.given / 1e6:.0f} MB, {each / size:.2f} of the events' own"
+            f" {journal.given / 1e6:.0f} MB, {per_event / size:.2f} of the events' own"
             f" (goal {BYTES_TARGET:g}); longest pause {pause:.3f} s (goal {PAUSE_TARGET:g}),"
             f" {count:,} events folded meanwhile",
             flush=True,

@@ -40,11 +40,11 @@ class Soak:
 
     def __init__(self, deciders: list[Server], learner: Server, bandits: int, key: str) -> None:
         headers = {"Authorization": f"Bearer {key}"}
-        self._callers = [Caller(one.port, headers=headers) for one in deciders]
+        self._callers = [Caller(server.port, headers=headers) for server in deciders]
         self._bandits = bandits
         self._processes = [*deciders, learner]
         self._rng = np.random.default_rng(1)
-        self._bodies = [json.dumps({"rows": one}).encode() for one in rows(64)]
+        self._bodies = [json.dumps({"rows": table}).encode() for table in rows(64)]
         self.statuses: Counter[tuple[str, int]] = Counter()
         self.seconds: list[float] = []
         self.failed: list[bytes] = []
@@ -85,12 +85,12 @@ class Soak:
             await asyncio.sleep(EVERY)
             metrics = await asyncio.to_thread(self._processes[-1].metrics)
             seconds, self.seconds = self.seconds or [0.0], []
-            one, other, learner = (process.resident() / 1e6 for process in self._processes)
+            first, second, learner = (process.resident() / 1e6 for process in self._processes)
             total = sum(self.statuses.values())
-            pending = sum(one for name, one in metrics.items() if name.startswith(_PENDING))
+            pending = sum(value for name, value in metrics.items() if name.startswith(_PENDING))
             print(
                 f"| {count * EVERY} | {total:,} | {len(self.failed)} | {quantiles(seconds)} "
-                f"| {one:.0f}, {other:.0f} | {learner:.0f} | {pending:,.0f} |",
+                f"| {first:.0f}, {second:.0f} | {learner:.0f} | {pending:,.0f} |",
                 flush=True,
             )
 
@@ -107,8 +107,8 @@ async def soak(
         await reporting
     lags: Counter[str] = Counter()
     for name, value in learner.metrics().items():
-        if found := _LAG.fullmatch(name):
-            lags[found[1]] += int(value)
+        if match := _LAG.fullmatch(name):
+            lags[match[1]] += int(value)
     count = lags["+Inf"]
     print(f"\nanswers: {dict(load.statuses)}; failed: {load.failed[:3]}")
     print(f"the generator was late by at most {1e3 * late:.0f} ms")
@@ -128,11 +128,11 @@ def main() -> None:
         store.create_tables()
         key = make(store, "decide", "reward", "read").key
         with (
-            Server(f"keyed {arguments.bandits}", dsn) as one,
-            Server(f"keyed {arguments.bandits}", dsn) as other,
+            Server(f"keyed {arguments.bandits}", dsn) as first,
+            Server(f"keyed {arguments.bandits}", dsn) as second,
             Server(f"learners {arguments.bandits}", dsn) as learner,
         ):
-            uvloop.run(soak([one, other], learner, key, arguments))
+            uvloop.run(soak([first, second], learner, key, arguments))
 
 
 if __name__ == "__main__":

@@ -57,11 +57,11 @@ def decisions(count: int) -> list[Decision]:
 
 def of_journal(journal: Journal, rounds: int) -> Seconds:
     """Measure the operations of a journal."""
-    one, many = iter(decisions(rounds)), iter(decisions(100 * rounds))
-    found = {"append one": each(lambda: journal.append([next(one)]), rounds)}
+    singles, many = iter(decisions(rounds)), iter(decisions(100 * rounds))
+    costs = {"append one": each(lambda: journal.append([next(singles)]), rounds)}
     hundred = [[next(many) for _ in range(100)] for _ in range(rounds)]
     batches = iter(hundred)
-    found["append 100"] = each(lambda: journal.append(next(batches)), rounds) / 100
+    costs["append 100"] = each(lambda: journal.append(next(batches)), rounds) / 100
     count = 101 * rounds
 
     def read() -> None:
@@ -69,35 +69,35 @@ def of_journal(journal: Journal, rounds: int) -> Seconds:
         while page := journal.read(0, after, 1_000):
             after = page[-1].position
 
-    found["read"] = each(read, 3) / count
+    costs["read"] = each(read, 3) / count
     ids = iter([batch[0].id for batch in hundred])
-    found["look up one"] = each(lambda: journal.records_of([next(ids)]), rounds)
+    costs["look up one"] = each(lambda: journal.records_of([next(ids)]), rounds)
     groups = iter([[decision.id for decision in batch] for batch in hundred])
-    found["look up 100"] = each(lambda: journal.decisions(next(groups)), rounds) / 100
+    costs["look up 100"] = each(lambda: journal.decisions(next(groups)), rounds) / 100
     pieces = {f"block {n}": secrets.token_bytes(SIZE) for n in range(PIECES)}
     journal.save(Snapshot(0, 1, "v1", pieces))
-    kept = frozenset({*pieces} - {"block 0"})
+    unchanged = frozenset({*pieces} - {"block 0"})
 
     def save() -> None:
-        journal.save(Snapshot(0, 1, "v1", {"block 0": secrets.token_bytes(SIZE)}, kept))
+        journal.save(Snapshot(0, 1, "v1", {"block 0": secrets.token_bytes(SIZE)}, unchanged))
 
-    found["save"] = each(save, 50)
-    found["load"] = each(lambda: journal.load(0), 20)
-    return found
+    costs["save"] = each(save, 50)
+    costs["load"] = each(lambda: journal.load(0), 20)
+    return costs
 
 
 def renewal(store: Store, rounds: int) -> float:
     """Measure how long it takes to renew the leases of a hundred bandits."""
-    held = {}
+    leases = {}
     for n in range(BANDITS):
         store.journal(f"bandit {n}").close()
         with closing(store.coordination(f"bandit {n}")) as coordination:
             epoch = coordination.acquire_lease("learner", 600.0)
             assert epoch is not None
-            held[f"bandit {n}"] = Held("learner", epoch)
+            leases[f"bandit {n}"] = Held("learner", epoch)
     with closing(store.coordination("bandit 0")) as coordination:
         cells = coordination.cells
-        return each(lambda: renew_leases(cells, held, 600.0), rounds)
+        return each(lambda: renew_leases(cells, leases, 600.0), rounds)
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--dsn", help="a database of PostgreSQL")
     parser.add_argument("--rounds", type=int, default=300)
     arguments = parser.parse_args()
-    found: Seconds = {}
+    results: Seconds = {}
     if arguments.engine != "warm":
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -116,9 +116,11 @@ def main() -> None:
             store.create_tables()
             rounds = arguments.rounds
             with closing(store.journal("offers")) as journal:
-                found = of_journal(journal, rounds)
-            found["renew 100 leases"] = renewal(store, rounds)
-    json.dump({f"{arguments.engine}, {name}": one for name, one in found.items()}, sys.stdout)
+                results = of_journal(journal, rounds)
+            results["renew 100 leases"] = renewal(store, rounds)
+    json.dump(
+        {f"{arguments.engine}, {name}": seconds for name, seconds in results.items()}, sys.stdout
+    )
 
 
 if __name__ == "__main__":

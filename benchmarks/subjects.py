@@ -46,14 +46,14 @@ Slices = dict[str, list[float]]
 
 def rounds(count: int, measure: Callable[[str, int], float]) -> Slices:
     """Measure slices in turn, and show progress."""
-    found: Slices = {kind: [] for kind in KINDS}
+    slices: Slices = {kind: [] for kind in KINDS}
     for number in range(count):
         order = ("plain", "subject") if number % 2 else ("subject", "plain")
         for kind in (*order, "repeated"):
-            found[kind].append(measure(kind, number))
+            slices[kind].append(measure(kind, number))
         print(f"\rround {number + 1} of {count}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    return found
+    return slices
 
 
 def in_program(journal: Journal, clock: Clock, options: argparse.Namespace) -> Slices:
@@ -117,11 +117,11 @@ def http(options: argparse.Namespace) -> Slices:
         loop = asyncio.new_event_loop()
         for warming in range(-3, 0):
             measure("plain", warming)
-        found = rounds(options.rounds, measure)
+        slices = rounds(options.rounds, measure)
         loop.run_until_complete(asyncio.sleep(0))
         caller.close()
         loop.close()
-    return found
+    return slices
 
 
 ACTS = {"memory": memory, "sqlite": sqlite, "http": http}
@@ -130,7 +130,9 @@ ACTS = {"memory": memory, "sqlite": sqlite, "http": http}
 def report(name: str, found: Slices) -> None:
     """Print one line for each kind."""
     for kind in KINDS:
-        ratios = [one / plain for one, plain in zip(found[kind], found["plain"], strict=True)]
+        ratios = [
+            seconds / plain for seconds, plain in zip(found[kind], found["plain"], strict=True)
+        ]
         low, middle, high = (
             statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
         )

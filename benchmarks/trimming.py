@@ -54,14 +54,14 @@ def empty() -> Fold:
 
 def events(start: int, count: int, total: int, rng: np.random.Generator) -> list[Event]:
     """Return some of the events; every fourth decision has no reward."""
-    made: list[Event] = []
+    history: list[Event] = []
     rows = rng.random((count, DIM), dtype=np.float32)
     for n in range(0, count, 2):
         now = START + (start + n) * DAYS * DAY // total
         id = new_id(now)
-        made.append(Decision(id, now, n % 4, n % 4, rows[n], 0.5, 0.25, 0))
-        made.append(Settled(0, now) if n % 8 == 0 else Reward(id, now + 1, float(n % 3 == 0)))
-    return made
+        history.append(Decision(id, now, n % 4, n % 4, rows[n], 0.5, 0.25, 0))
+        history.append(Settled(0, now) if n % 8 == 0 else Reward(id, now + 1, float(n % 3 == 0)))
+    return history
 
 
 def at_of(event: Event) -> int:
@@ -80,14 +80,14 @@ class Sizes:
         """Return the sizes of records and requests; of snapshots and base."""
         if self._dsn is not None:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
-                found = [
+                rows = [
                     connection.execute(
                         f"SELECT sum(pg_total_relation_size('belated.'||name)) / 1e6 FROM "
                         f"unnest(ARRAY[{names}]) AS one (name)".encode()
                     ).fetchone()
                     for names in ("'record', 'request'", "'piece', 'base_piece'")
                 ]
-            return tuple(float(one[0]) for one in found if one)  # type: ignore[return-value]
+            return tuple(float(row[0]) for row in rows if row)  # type: ignore[return-value]
         assert isinstance(self._store, SQLiteStore)
         # Free pages are counted with the latter: they belonged to older snapshots.
         find = (
@@ -150,14 +150,14 @@ def run(kind: str, total: int) -> None:
     alone, beside = Times(), Times()
     with opened(kind) as (store, dsn):
         address = dsn or f"sqlite:///{store.path}"  # type: ignore[attr-defined]
-        sizes, done, began = Sizes(store, dsn), 0, time.monotonic()
+        sizes, count, began = Sizes(store, dsn), 0, time.monotonic()
         with store.journal("offers") as journal:
             journal.identify({"family": "Bernoulli()", "dim": str(DIM), "features": ""})
             learner = empty()
             for number in range(ROUNDS):
                 goal = total * (number + 1) // ROUNDS
-                half = done + (goal - done) // 2
-                done = fill(journal, done, half, total, rng, alone)
+                half = count + (goal - count) // 2
+                count = fill(journal, count, half, total, rng, alone)
                 learner.catch_up(journal)
                 learner.save(journal)
                 before = START + half * DAYS * DAY // total - KEPT * DAY
@@ -165,34 +165,34 @@ def run(kind: str, total: int) -> None:
                     [sys.executable, __file__, "--trim", address, "--before", str(before)]
                 )
                 try:
-                    done = fill(journal, done, goal, total, rng, beside, trimming)
+                    count = fill(journal, count, goal, total, rng, beside, trimming)
                     if trimming.wait(3_600):
                         raise RuntimeError("the trim failed")
                 finally:
                     trimming.kill()
                 if (number + 1) % (ROUNDS // 10) == 0:
                     learner.catch_up(journal)
-                    records, others = sizes.now()
-                    left = (time.monotonic() - began) * (ROUNDS - number - 1) / (number + 1)
-                    kept = done - journal.start(0).position
+                    records, other_sizes = sizes.now()
+                    remaining = (time.monotonic() - began) * (ROUNDS - number - 1) / (number + 1)
+                    stored = count - journal.start(0).position
                     print(
-                        f"{done:>11,} events, {kept:>9,} kept: records {records:8.1f} MB, "
-                        f"snapshots and base {others:7.1f} MB; {left:.0f} s left",
+                        f"{count:>11,} events, {stored:>9,} kept: records {records:8.1f} MB, "
+                        f"snapshots and base {other_sizes:7.1f} MB; {remaining:.0f} s left",
                         flush=True,
                     )
             learner.catch_up(journal)
-            again = empty()
-            again.begin(journal)
-            again.catch_up(journal)
-            same = again.digest == learner.digest and again.version == learner.version
+            refolded = empty()
+            refolded.begin(journal)
+            refolded.catch_up(journal)
+            same = refolded.digest == learner.digest and refolded.version == learner.version
     print(f"{kind}, {total:,} events; base and tail come to {'the same' if same else 'ANOTHER'}")
     print(f"alone:       {alone.told()}")
     print(f"beside trim: {beside.told()}")
-    for what, one, other in (
+    for name, during, base in (
         ("appends", beside.appends, alone.appends),
         ("pages read", beside.reads, alone.reads),
     ):
-        print(f"{what}: {statistics.median(one) / statistics.median(other):.2f}x in the median")
+        print(f"{name}: {statistics.median(during) / statistics.median(base):.2f}x in the median")
 
 
 def fill(
@@ -206,13 +206,13 @@ def fill(
 ) -> int:
     """Append events up to a number; when measuring during a trim, stop when the trim ends."""
     while done < goal:
-        made = events(done, min(BATCH, goal - done), total, rng)
-        stamps = [at_of(one) for one in made]
+        batch = events(done, min(BATCH, goal - done), total, rng)
+        stamps = [at_of(event) for event in batch]
         start = time.perf_counter()
-        journal.append(made, recorded=stamps)
+        journal.append(batch, recorded=stamps)
         if trimming is None or trimming.poll() is None:
             times.appends.append(1e3 * (time.perf_counter() - start))
-        done += len(made)
+        done += len(batch)
         if done // BATCH % 20 == 0 and journal.end(0) - journal.start(0).position > PAGE:
             start = time.perf_counter()
             journal.read(0, journal.end(0) - PAGE, PAGE)

@@ -78,13 +78,15 @@ def fold(dsn: str, learners: int, number: int, barrier: object, answers: object)
     cpu, wall = time.process_time(), time.perf_counter()
     while worker.step():
         pass
-    done = Folded(
-        sum(one.fold.version for one in worker.owned.values()),
+    result = Folded(
+        sum(partition.fold.version for partition in worker.owned.values()),
         time.process_time() - cpu,
         time.perf_counter() - wall,
-        max(len(one.fold.sums(one.epoch).write()) for one in worker.owned.values()),
+        max(
+            len(partition.fold.sums(partition.epoch).write()) for partition in worker.owned.values()
+        ),
     )
-    answers.put(done)  # type: ignore[attr-defined]
+    answers.put(result)  # type: ignore[attr-defined]
     barrier.wait()  # type: ignore[attr-defined]
     worker.membership.close()  # nothing is saved: the next round folds from the first record
 
@@ -97,12 +99,12 @@ def measure(dsn: str, learners: int) -> list[Folded]:
         context.Process(target=fold, args=(dsn, learners, number, barrier, answers))
         for number in range(learners)
     ]
-    for one in processes:
-        one.start()
-    found = [answers.get() for _ in processes]
-    for one in processes:
-        one.join()
-    return found
+    for process in processes:
+        process.start()
+    results = [answers.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return results
 
 
 def main() -> None:
@@ -117,15 +119,18 @@ def main() -> None:
         for n in range(options.rounds):
             rates: dict[int, float] = {}
             for learners in (1, 2):
-                found = measure(dsn, learners)
-                records, cpu = sum(one.records for one in found), max(one.cpu for one in found)
+                results = measure(dsn, learners)
+                records, cpu = (
+                    sum(result.records for result in results),
+                    max(result.cpu for result in results),
+                )
                 rates[learners] = records / cpu
-                wall = max(one.wall for one in found)
+                wall = max(result.wall for result in results)
                 print(
                     f"round {n + 1}, {learners} learners: {records:,} records, "
                     f"{cpu:.2f} s of the busiest's processor, {wall:.2f} s by the clock, "
                     f"{rates[learners] / learners:,.0f} records per second and core, "
-                    f"{found[0].size:,} bytes of sums per partition",
+                    f"{results[0].size:,} bytes of sums per partition",
                     flush=True,
                 )
             gains.append(rates[2] / rates[1])
