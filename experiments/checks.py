@@ -28,13 +28,13 @@ def hold(new: pd.DataFrame, committed: pd.DataFrame, cell: Sequence[str], value:
     known_by_cell = dict(list(committed.groupby(list(cell))[value]))
     outside = 0
     for key, values in new.groupby(list(cell))[value]:
-        known = known_by_cell[key]
-        is_positive = min(values.min(), known.min()) > 0
-        few, many = (np.log(x) if is_positive else x for x in (values, known))
+        reference = known_by_cell[key]
+        is_positive = min(values.min(), reference.min()) > 0
+        few, many = (np.log(x) if is_positive else x for x in (values, reference))
         spread = many.std() * (1 / len(few) + 1 / len(many)) ** 0.5
-        away = (few.mean() - many.mean()) / max(spread, 1e-12)
-        outside += abs(away) > WIDTH
+        deviation = (few.mean() - many.mean()) / max(spread, 1e-12)
+        outside += abs(deviation) > WIDTH
         name = ", ".join(map(str, key))
-        print(f"{name:<44} {values.mean():9.4g} {known.mean():9.4g} {away:+5.1f}")
+        print(f"{name:<44} {values.mean():9.4g} {reference.mean():9.4g} {deviation:+5.1f}")
     if outside:
         sys.exit(f"{outside} cells differ: run sweep.py and analysis.py, and see what changed")

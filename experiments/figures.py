@@ -154,8 +154,8 @@ def save(chart: Figure, path: Path) -> None:
 
 
 def _all_colours(theme: Theme) -> list[str]:
-    *others, colours = astuple(theme)
-    return [mpl.colors.to_hex(colour) for colour in (*others, *colours)]
+    *colours_of_parts, colours = astuple(theme)
+    return [mpl.colors.to_hex(colour) for colour in (*colours_of_parts, *colours)]
 
 
 #: Colours of a dark page by those of a light one; there are no others.

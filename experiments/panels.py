@@ -52,11 +52,11 @@ def multiples(
 
     Points are ratios of means over the same seeds, with two standard errors on either side.
     """
-    base, *others = policies
+    base, *rivals = policies
     heads = [DELAYS[delay] for delay in delays]
     seeds = table["seed"].nunique()
     about += f" Bars: ± 2 standard errors, {seeds} paired seeds."
-    chart, axes = columns(title, about, heads, [f"{base},\nits regret", *others], row=0.44)
+    chart, axes = columns(title, about, heads, [f"{base},\nits regret", *rivals], row=0.44)
     for k, (world, (colour, mark)) in enumerate(zip(worlds, MARKS, strict=True)):
         selected = table[table["environment"] == world]
         up = (k - 1) * STEP
@@ -65,7 +65,7 @@ def multiples(
             name = f" {world}" if axis is axes[0] else ""
             words = f"{regrets[base].mean():,.0f}{name}"
             axis.text(1.0, up, words, color=colour, va="center", fontsize=9)
-            for row, policy in enumerate(others, start=1):
+            for row, policy in enumerate(rivals, start=1):
                 middle, low, high = ratio(regrets[policy], regrets[base])
                 axis.errorbar(
                     middle, row + up, xerr=[[middle - low], [high - middle]], fmt=mark, ms=4,

@@ -55,8 +55,11 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for make in POLICIES:
         for family in FAMILIES:
-            found = [regrets(make(DIM, family), scale, seeds) for scale in SCALES]
-            cells = [f"{one.mean():.1f} ± {one.std() / len(one) ** 0.5:.1f}" for one in found]
+            columns = [regrets(make(DIM, family), scale, seeds) for scale in SCALES]
+            cells = [
+                f"{column.mean():.1f} ± {column.std() / len(column) ** 0.5:.1f}"
+                for column in columns
+            ]
             print(f"| {make.__name__} | {family} | {' | '.join(cells)} |")
 
 

@@ -131,7 +131,7 @@ class Run:
 
 def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
     """Run one bandit from its first decision on."""
-    rng, found, now = np.random.default_rng(seed), Run(), 1_700_000_000_000_000
+    rng, result, now = np.random.default_rng(seed), Run(), 1_700_000_000_000_000
     reports: list[tuple[int, int, str, float]] = []
     dim = situation.rows(np.random.default_rng(0)).shape[1]
     bandit = Bandit(
@@ -149,15 +149,15 @@ def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
                 for _ in range(situation.times):
                     bandit.observe(id, reward)
             decision = bandit.decide(rows=situation.rows(rng))
-            found.actions.append(decision.index)
+            result.actions.append(decision.index)
             reward = float(rng.random() < situation.rates[decision.index])
             if n < situation.reported and (reward or situation.both):
                 at = now + int(MINUTE * situation.wait(rng, reward))
                 heappush(reports, (at, n, decision.id, reward))
-            for one in caught:
-                found.warned.setdefault(_name(one), n + 1)
+            for warning in caught:
+                result.warned.setdefault(_name(warning), n + 1)
             caught.clear()
-    return found
+    return result
 
 
 def _name(warning: warnings.WarningMessage) -> str:

@@ -24,12 +24,12 @@ def main() -> None:
     for name, situation in SITUATIONS.items():
         runs = [run(situation, seed) for seed in range(seeds)]
         expected = situation.expected or ""
-        at = sorted(one.warned[expected] for one in runs if expected in one.warned)
-        others = sorted({other for one in runs for other in one.warned if other != expected})
+        at = sorted(result.warned[expected] for result in runs if expected in result.warned)
+        unexpected = sorted({name for result in runs for name in result.warned if name != expected})
         span = f"{at[0]}–{at[-1]}" if at else ""
         soon = f"{len(at)}, {sum(n <= 1_000 for n in at)} within 1,000" if expected else ""
-        right = sum(one.right for one in runs)
-        print(f"| {name} | {expected} | {soon} | {span} | {', '.join(others)} | {right} |")
+        right = sum(result.right for result in runs)
+        print(f"| {name} | {expected} | {soon} | {span} | {', '.join(unexpected)} | {right} |")
 
 
 if __name__ == "__main__":

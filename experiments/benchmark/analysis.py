@@ -101,11 +101,11 @@ def draw(table: pd.DataFrame) -> None:
         "seeds each. Problems, seeds and settings were fixed before the runs (protocol.toml)."
     )
     title = "Regret of other libraries on problems that nobody tuned on"
-    others = list(ENTRIES)[1:]
-    chart, axes = columns(title, about, DELAYS, others, row=0.3)
+    rivals = list(ENTRIES)[1:]
+    chart, axes = columns(title, about, DELAYS, rivals, row=0.3)
     means = table.pivot_table("regret", ["delay", "environment"], "policy")
     for axis, delay in zip(axes, DELAYS, strict=True):
-        for row, name in enumerate(others):
+        for row, name in enumerate(rivals):
             ratios = (means.loc[delay, name] / means.loc[delay, DEFAULT]).to_numpy()
             colour = "#0072B2" if name in OURS else "#666666"
             axis.plot(ratios, np.full(len(ratios), row), "o", ms=3, color=colour, alpha=0.5)

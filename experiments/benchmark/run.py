@@ -24,7 +24,9 @@ def best_settings(runs: list[Run], entry: str, kind: str) -> Settings:
     tried = ENTRIES[entry].settings
     if len(tried) == 1:
         return tried[0]
-    problems = [problem for problem, of in problems_of("tuning").items() if of == kind]
+    problems = [
+        problem for problem, problem_kind in problems_of("tuning").items() if problem_kind == kind
+    ]
     scores = [0.0] * len(tried)
     for problem in problems:
         regrets: dict[int, list[float]] = defaultdict(list)

@@ -68,9 +68,9 @@ def run_all(tasks: Iterable[Task], *, jobs: int, results: Path) -> list[Run]:
     finished = {_key(run): run for run in read(results)}
     runs, todo = [], []
     for task in tasks:
-        known = {cell: finished.get(_key(task.named(*cell))) for cell in task.cells}
-        runs += [run for run in known.values() if run]
-        if missing := tuple(cell for cell, run in known.items() if not run):
+        runs_by_cell = {cell: finished.get(_key(task.named(*cell))) for cell in task.cells}
+        runs += [run for run in runs_by_cell.values() if run]
+        if missing := tuple(cell for cell, run in runs_by_cell.items() if not run):
             todo.append(replace(task, cells=missing))
     with ThreadPoolExecutor(jobs) as pool:  # threads: each only waits for a process
         futures = [pool.submit(task.run) for task in todo]

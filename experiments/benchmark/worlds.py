@@ -104,8 +104,8 @@ def classes(table: Callable[[], World]) -> Callable[[int, int], World]:
         scaled = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         ones = np.ones((len(features), 1))
         rows = np.hstack([ones, scaled / np.sqrt(scaled.shape[1])]) / np.sqrt(2)
-        drawn = np.random.default_rng([seed, 106]).integers(len(rows), size=horizon)
-        return rows[drawn], means[drawn]
+        sample = np.random.default_rng([seed, 106]).integers(len(rows), size=horizon)
+        return rows[sample], means[sample]
 
     return world
 
@@ -154,7 +154,9 @@ def file_of(problem: str, numbers: bool, seed: int, horizon: int) -> Path:
     luck = {"uniform": rng.random(horizon)}
     if numbers:
         luck["noise"] = noise_of(problem, horizon, rng)
-    waits = {f"delay: {name}": of for name, of in delays(horizon, means.shape[1], rng).items()}
+    waits = {
+        f"delay: {name}": delay for name, delay in delays(horizon, means.shape[1], rng).items()
+    }
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.npz")
     np.savez_compressed(

@@ -47,10 +47,10 @@ def main() -> None:
         *rule("family, features, partitions", COLUMNS),
     ]
     for (dim, name), cell in table.groupby(["dim", "family"]):
-        everything = cell[cell["store"] == "all"]
+        complete = cell[cell["store"] == "all"]
         for store in ("1", "4", "16"):
             here = cell[cell["store"] == store]
-            lines.append(line(name, dim, store, here, everything))
+            lines.append(line(name, dim, store, here, complete))
     publish("\n".join([*lines, ""]), path)
 
 

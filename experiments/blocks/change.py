@@ -36,10 +36,10 @@ def main() -> None:
         *rule("", ["estimate off", "precision off"]),
     ]
     for name, changes, remembered in product(FAMILIES, (False, True), (False, True)):
-        found = np.array(
+        differences = np.array(
             [
-                (one.off, one.precision)
-                for one in (
+                (outcome.off, outcome.precision)
+                for outcome in (
                     run(
                         name, DIM, 1, seed, REWARDS, EXACT, remembered=remembered, changes=changes
                     )
@@ -47,7 +47,7 @@ def main() -> None:
                 )
             ]
         )  # fmt: skip
-        mean, worst = found.mean(axis=0), found.max(axis=0)
+        mean, worst = differences.mean(axis=0), differences.max(axis=0)
         lines.append(
             f"| {name}, {'θ replaced' if changes else 'no change'},"
             f" {'rows remembered' if remembered else 'rows gone'} |"

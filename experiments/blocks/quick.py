@@ -24,17 +24,17 @@ REGRET = 0.05
 def main() -> None:
     outside = 0
     for family in FAMILIES:
-        everything = run(family, 10, 1, 1_000, 30_000, ALL)
+        full = run(family, 10, 1, 1_000, 30_000, ALL)
         for partitions in (1, 4):
-            found = run(family, 10, partitions, 1_000, 30_000, 3_000)
-            more = found.regret / everything.regret - 1.0
+            outcome = run(family, 10, partitions, 1_000, 30_000, 3_000)
+            excess = outcome.regret / full.regret - 1.0
             print(
-                f"{family}, {partitions} partitions: off {found.off:.3f},"
-                f" one step {found.step:.3f}, precision {found.precision:.3f},"
-                f" regret {more:+.3f}, {found.rows} rows"
+                f"{family}, {partitions} partitions: off {outcome.off:.3f},"
+                f" one step {outcome.step:.3f}, precision {outcome.precision:.3f},"
+                f" regret {excess:+.3f}, {outcome.rows} rows"
             )
-            good = max(found.off, found.step) < OFF and found.precision < PRECISION
-            outside += not good or abs(more) > REGRET or found.rows > 4_000
+            good = max(outcome.off, outcome.step) < OFF and outcome.precision < PRECISION
+            outside += not good or abs(excess) > REGRET or outcome.rows > 4_000
     if outside:
         sys.exit(f"{outside} cells are outside: run sweep.py and analysis.py, and see what changed")
 

@@ -53,10 +53,10 @@ class Run(NamedTuple):
 
 def batches(rewards: int) -> Iterator[int]:
     """Yield the batch sizes."""
-    made = 0
-    while made < rewards:
-        size = min(max(100, made // 5), rewards - made)
-        made += size
+    total = 0
+    while total < rewards:
+        size = min(max(100, total // 5), rewards - total)
+        total += size
         yield size
 
 
@@ -93,32 +93,32 @@ def run(
         changes: whether θ changes after half of the rewards.
     """
     family, length = FAMILIES[name]
-    both = np.random.default_rng([seed, 10**6]).standard_normal((2, dim))
-    both *= length / np.linalg.norm(both, axis=1, keepdims=True)
+    thetas = np.random.default_rng([seed, 10**6]).standard_normal((2, dim))
+    thetas *= length / np.linalg.norm(thetas, axis=1, keepdims=True)
     policy = DelayedUCB(dim, family)
     tuning = Tuning(exact=exact, block=min(8_192, max(1, exact // 12)))
     learner = Learner(policy, partitions=partitions, tuning=tuning)
-    everything, regret, published = Observations(dim), 0.0, np.zeros(dim)
+    observations, regret, published = Observations(dim), 0.0, np.zeros(dim)
     for batch, size in enumerate(batches(rewards)):
-        theta = both[int(changes and everything.n >= rewards // 2)]
+        theta = thetas[int(changes and observations.n >= rewards // 2)]
         offered = drawn(seed, batch, size, dim)
         x = chosen(learner, offered)
         means = family.mean(offered @ theta)
         regret += float((means.max(axis=1) - family.mean(x @ theta)).sum())
         y = family.sample(x @ theta, np.random.default_rng([seed, batch, 1]))
-        everything.extend(x, y)
+        observations.extend(x, y)
         published = learner.model.theta.copy()
         learn(learner, x, y, np.random.default_rng([seed, batch, 2]), remembered)
-    full = Laplace().fit(everything, family=family, prior=policy.start, start=learner.model.theta)
-    found, total = learner.estimate, Quadratic.zero(dim)
+    full = Laplace().fit(observations, family=family, prior=policy.start, start=learner.model.theta)
+    estimate, total = learner.estimate, Quadratic.zero(dim)
     for store in learner.observations:
         total += quadratic_at(store, family, published)
     step = newton_step(total, family=family, prior=policy.start)
     deviations = np.sqrt(np.diag(full.covariance))
-    ratios = np.linalg.eigvals(np.linalg.solve(full.precision, found.precision)).real
+    ratios = np.linalg.eigvals(np.linalg.solve(full.precision, estimate.precision)).real
     return Run(
         regret,
-        float(np.abs((found.theta - full.theta) / deviations).max()),
+        float(np.abs((estimate.theta - full.theta) / deviations).max()),
         float(np.abs((step.theta - full.theta) / deviations).max()),
         float(np.abs(ratios - 1.0).max()),
         sum(store.exact for store in learner.observations),
@@ -148,8 +148,8 @@ def learn(
         for partition in range(partitions):
             here = where == partition
             rows, times = x[here].astype(np.float32), np.zeros(int(here.sum()), np.int64)
-            came, old = (rows, np.zeros(len(rows)), times), np.zeros(len(rows), np.bool_)
+            arrivals, old = (rows, np.zeros(len(rows)), times), np.zeros(len(rows), np.bool_)
             first = learner.next_handle(partition)
             for handle in range(first, first + (0 if remembered else len(rows))):
                 learner.forget(handle, partition)
-            learner.learn_page(len(rows), nothing, came, (y[here], times), old, partition)
+            learner.learn_page(len(rows), nothing, arrivals, (y[here], times), old, partition)

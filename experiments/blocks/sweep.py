@@ -34,9 +34,9 @@ def main() -> None:
     for seed, dim, family in product(arguments.seeds, DIMS, FAMILIES):
         for store, (partitions, exact) in STORES.items():
             start = time.process_time()
-            found = run(family, dim, partitions, seed, REWARDS, exact)
+            outcome = run(family, dim, partitions, seed, REWARDS, exact)
             lines.append(
-                {"family": family, "dim": dim, "store": store, "seed": seed} | found._asdict()
+                {"family": family, "dim": dim, "store": store, "seed": seed} | outcome._asdict()
             )
             print(lines[-1], f"{time.process_time() - start:.0f} s", flush=True)
         # After each cell, so that an interrupted sweep keeps its results.

@@ -47,10 +47,10 @@ class Cells:
 
     def both(self, problem: str, one: str, other: str, policy: str) -> pd.DataFrame | None:
         """Regrets of two ways on the seeds that both have."""
-        found = [self.of(problem, way, policy, HORIZON) for way in (one, other)]
-        if found[0] is None or found[1] is None:
+        runs = [self.of(problem, way, policy, HORIZON) for way in (one, other)]
+        if runs[0] is None or runs[1] is None:
             return None
-        paired = pd.concat([run["regret"] for run in found], axis=1, keys=["one", "other"])
+        paired = pd.concat([run["regret"] for run in runs], axis=1, keys=["one", "other"])
         paired = paired.dropna()
         return paired if len(paired) >= 2 else None
 
@@ -76,14 +76,14 @@ def law(cells: Cells) -> Iterator[Line]:
     """The price of not knowing the law of the delays."""
     for problem, most in KNOWN.items():
         for policy in POLICIES:
-            what = f"{problem}, {policy}: learned law / known law"
-            yield from _ratio(what, cells.both(problem, "conversions", "known F", policy), most)
+            label = f"{problem}, {policy}: learned law / known law"
+            yield from _ratio(label, cells.both(problem, "conversions", "known F", policy), most)
 
 
 def weight(cells: Cells) -> Iterator[Line]:
     """Pending decisions in full, and batches."""
-    what = "fixed500, ucb: full weight / weight F"
-    yield from _ratio(what, cells.both("fixed500", "conversions", "F-weight", "ucb"), 0.80)
+    label = "fixed500, ucb: full weight / weight F"
+    yield from _ratio(label, cells.both("fixed500", "conversions", "F-weight", "ucb"), 0.80)
     yield from _mean(cells, "const1000", "conversions", 480.0)
     for way in ("known F, F-weight", "uncounted"):  # what counting them is worth
         yield from _mean(cells, "const1000", way, 1_000.0, above=True)
@@ -103,10 +103,12 @@ def flips(cells: Cells) -> Iterator[Line]:
 def defaults(cells: Cells) -> Iterator[Line]:
     """DefaultAfter at its best window."""
     for problem, most in zip(PROBLEMS, (1.05, 1.05, 1.05, 0.80), strict=False):
-        found = [cells.both(problem, "conversions", way, "ucb") for way in DEFAULTS]
-        known = [(way, runs) for way, runs in zip(DEFAULTS, found, strict=True) if runs is not None]
-        if known:
-            way, runs = min(known, key=lambda one: float(one[1]["other"].mean()))
+        pairs = [cells.both(problem, "conversions", way, "ucb") for way in DEFAULTS]
+        available = [
+            (way, runs) for way, runs in zip(DEFAULTS, pairs, strict=True) if runs is not None
+        ]
+        if available:
+            way, runs = min(available, key=lambda pair: float(pair[1]["other"].mean()))
             yield from _ratio(f"{problem}, ucb: conversions / best {way}", runs, most)
 
 
@@ -121,13 +123,13 @@ def predictions(cells: Cells) -> Iterator[Line]:
                 if runs is None or len(runs) < 2:
                     continue
                 ratio = runs["predicted"].sum() / runs["true"].sum()
-                each = runs["predicted"] - ratio * runs["true"]
-                error = each.std() / math.sqrt(len(runs)) / runs["true"].mean()
-                asked = way == "conversions"
-                holds = ("yes" if abs(ratio - 1.0) <= off else "no") if asked else ""
-                goal = f"1 ± {off:.2f}" if asked else ""
-                what = f"{problem}, {way}: predicted / true after {rounds:,} rounds"
-                yield Line(what, len(runs), f"{ratio:.3f} ± {error:.3f}", goal, holds)
+                differences = runs["predicted"] - ratio * runs["true"]
+                error = differences.std() / math.sqrt(len(runs)) / runs["true"].mean()
+                has_goal = way == "conversions"
+                holds = ("yes" if abs(ratio - 1.0) <= off else "no") if has_goal else ""
+                goal = f"1 ± {off:.2f}" if has_goal else ""
+                label = f"{problem}, {way}: predicted / true after {rounds:,} rounds"
+                yield Line(label, len(runs), f"{ratio:.3f} ± {error:.3f}", goal, holds)
 
 
 def coverage(cells: Cells) -> Iterator[Line]:
@@ -136,21 +138,21 @@ def coverage(cells: Cells) -> Iterator[Line]:
         window = PROBLEMS[problem].window
         for rounds, least in ((window, 0.90), (HORIZON, 0.93)):
             runs = cells.of(problem, "conversions", "ucb", rounds)
-            held = pd.Series(dtype=float) if runs is None else runs["covered"].dropna()
-            if len(held) < 2:
+            covered = pd.Series(dtype=float) if runs is None else runs["covered"].dropna()
+            if len(covered) < 2:
                 continue
-            found = f"{held.mean():.3f} ± {held.std() / math.sqrt(len(held)):.3f}"
-            what = f"{problem}, ucb: coverage after {rounds:,} rounds"
-            holds = "yes" if held.mean() >= least else "no"
-            yield Line(what, len(held), found, f"≥ {least:.2f}", holds)
+            cell = f"{covered.mean():.3f} ± {covered.std() / math.sqrt(len(covered)):.3f}"
+            label = f"{problem}, ucb: coverage after {rounds:,} rounds"
+            holds = "yes" if covered.mean() >= least else "no"
+            yield Line(label, len(covered), cell, f"≥ {least:.2f}", holds)
 
 
 def _ratio(what: str, runs: pd.DataFrame | None, most: float) -> Iterator[Line]:
     if runs is None:
         return
     ratio = float(runs["one"].mean() / runs["other"].mean())
-    each = runs["one"] - ratio * runs["other"]
-    error = float(each.std() / math.sqrt(len(runs)) / runs["other"].mean())
+    differences = runs["one"] - ratio * runs["other"]
+    error = float(differences.std() / math.sqrt(len(runs)) / runs["other"].mean())
     holds = "yes" if ratio <= most else "no"
     yield Line(what, len(runs), f"{ratio:.2f} ± {error:.2f}", f"≤ {most:.2f}", holds)
 
@@ -162,11 +164,11 @@ def _mean(
     if runs is None or len(runs) < 2:
         return
     mean, error = runs["regret"].mean(), runs["regret"].std() / math.sqrt(len(runs))
-    asked = math.isfinite(bound)
-    goal = f"{'>' if above else '≤'} {bound:,.0f}" if asked else ""
-    holds = ("yes" if (mean > bound) == above else "no") if asked else ""
-    what = f"{problem}, ucb, {way}: regret"
-    yield Line(what, len(runs), f"{mean:.0f} ± {error:.0f}", goal, holds)
+    has_goal = math.isfinite(bound)
+    goal = f"{'>' if above else '≤'} {bound:,.0f}" if has_goal else ""
+    holds = ("yes" if (mean > bound) == above else "no") if has_goal else ""
+    label = f"{problem}, ucb, {way}: regret"
+    yield Line(label, len(runs), f"{mean:.0f} ± {error:.0f}", goal, holds)
 
 
 def _regrets(cells: Cells) -> Iterator[str]:

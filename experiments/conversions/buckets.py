@@ -37,8 +37,8 @@ def off(learner: Learner) -> float:
     assert isinstance(weighting, ExpectedConversions)
     weighting.renew()
     step, bread = exact_step(weighting, weighting.data())
-    away = learner.model.theta - weighting._blocks.theta - step
-    return math.sqrt(float(away @ bread @ away))
+    error = learner.model.theta - weighting._blocks.theta - step
+    return math.sqrt(float(error @ bread @ error))
 
 
 def exact_step(weighting: ExpectedConversions, data: AgedDecisions) -> tuple[Vector, Matrix]:
@@ -67,7 +67,7 @@ def main() -> None:
         "|---|---|---|---|---|---|",
     ]
     for name in ("fresh500", "fresh3000", "fixed3000"):
-        problem, found = PROBLEMS[name], []
+        problem, distances = PROBLEMS[name], []
         for seed in range(FIRST, FIRST + arguments.seeds):
             world = problem.world(seed)
             rewards = ConversionsOnly(problem.rewards(problem.window))
@@ -78,11 +78,13 @@ def main() -> None:
                 policy, world, problem.delay, horizon=rounds, seed=seed, rewards=rewards
             )
             if trace.learner.model.n and trace.learner.observed.total >= CONVERSIONS:
-                found.append(off(trace.learner))
-        mean, largest = float(np.mean(found)), max(found)
+                distances.append(off(trace.learner))
+        mean, largest = float(np.mean(distances)), max(distances)
         holds = "yes" if mean <= MEAN and largest <= MOST else "no"
         goal = f"mean ≤ {MEAN}, all ≤ {MOST}"
-        lines.append(f"| {name} | {len(found)} | {mean:.3f} | {largest:.3f} | {goal} | {holds} |")
+        lines.append(
+            f"| {name} | {len(distances)} | {mean:.3f} | {largest:.3f} | {goal} | {holds} |"
+        )
         print(lines[-1], flush=True)
     (HERE / "buckets.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

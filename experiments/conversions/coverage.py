@@ -45,17 +45,17 @@ def covered(base: float, windows: float, seed: int) -> tuple[float, float, float
     here = (rng.random(n) < chance) & (delay <= age)
     seen = Conversions(delay[here], np.zeros(int(here.sum())), np.minimum(age[here], 1.0))
     data = AgedDecisions((DIM,), [DecidedRows(rows, here.astype(np.float64), age)], seen)
-    found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(DIM, RIDGE))
+    estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(DIM, RIDGE))
     x = rows.astype(np.float64)
-    g = 1.0 / (1.0 + np.exp(-x @ found.theta))
-    bread = RIDGE * np.eye(DIM) + (x * (found.law.at(age) * g * (1.0 - g))[:, None]).T @ x
+    g = 1.0 / (1.0 + np.exp(-x @ estimate.theta))
+    bread = RIDGE * np.eye(DIM) + (x * (estimate.law.at(age) * g * (1.0 - g))[:, None]).T @ x
     new = np.column_stack([np.ones(6), 0.6 * rng.normal(size=(6, DIM - 1))])
-    away = np.abs(new @ (found.theta - theta))
+    errors = np.abs(new @ (estimate.theta - theta))
     widths = [
         np.sqrt(np.einsum("ij,jk,ik->i", new, covariance, new))
-        for covariance in (found.covariance, np.linalg.inv(bread))
+        for covariance in (estimate.covariance, np.linalg.inv(bread))
     ]
-    full, alone = (float((away < 1.959964 * width).mean()) for width in widths)
+    full, alone = (float((errors < 1.959964 * width).mean()) for width in widths)
     return full, alone, float(g.mean() / chance.mean())
 
 

@@ -37,10 +37,10 @@ def predicted(window: float, moment: float, rate: float, seed: int) -> float:
     age = np.minimum(rng.uniform(0.0, moment, count), window)
     delay = -np.log1p(rng.random(count) * math.expm1(-window))
     seen = (rng.random(count) < RATE) & (delay <= age)
-    came = Conversions(delay[seen] / window, np.zeros(seen.sum()), age[seen] / window)
+    conversions = Conversions(delay[seen] / window, np.zeros(seen.sum()), age[seen] / window)
     rows = DecidedRows(np.ones((count, 1), np.float32), seen.astype(float), age / window)
     estimate = Thinned().fit(
-        AgedDecisions((1,), [rows], came), family=Bernoulli(), prior=Prior.ridge(1)
+        AgedDecisions((1,), [rows], conversions), family=Bernoulli(), prior=Prior.ridge(1)
     )
     return 1.0 / (1.0 + math.exp(-estimate.theta[0])) / RATE
 
@@ -50,18 +50,20 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=100)
     parser.add_argument("--decisions", type=float, default=100.0, help="in a mean delay")
     arguments = parser.parse_args()
-    told = f"Predicted over true, the median of {arguments.repetitions} (a tenth is below and above"
-    lines = [f"{told} the brackets), with {arguments.decisions:g} decisions in a mean delay.", ""]
+    title = (
+        f"Predicted over true, the median of {arguments.repetitions} (a tenth is below and above"
+    )
+    lines = [f"{title} the brackets), with {arguments.decisions:g} decisions in a mean delay.", ""]
     lines.append("| window | " + " | ".join(f"after {n} delays" for n in MOMENTS) + " |")
     lines.append("|---|" + "--:|" * len(MOMENTS))
     for window in WINDOWS:
         cells = []
         for moment in MOMENTS:
-            found = [
+            ratios = [
                 predicted(window, moment, arguments.decisions, SEED + n)
                 for n in range(arguments.repetitions)
             ]
-            low, middle, high = np.quantile(found, [0.1, 0.5, 0.9])
+            low, middle, high = np.quantile(ratios, [0.1, 0.5, 0.9])
             cells.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
         lines.append(f"| {window:,} delays | " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)

@@ -57,11 +57,11 @@ WORLDS = {"stays": Shop, "replaced": Turned}
 
 def run(world: str, fixed: bool, half_life: int | None, seed: int) -> float:
     """Return the regret of one run."""
-    it = PROBLEMS["fresh500"]
-    made = WORLDS[world](seed, fixed)
-    policy = policy_of("ucb", made.dim, {"half_life": f"{half_life}s" if half_life else None})
-    rewards = ConversionsOnly(it.rewards(it.window))
-    trace = simulate(policy, made, it.delay, horizon=HORIZON, seed=seed, rewards=rewards)
+    problem = PROBLEMS["fresh500"]
+    instance = WORLDS[world](seed, fixed)
+    policy = policy_of("ucb", instance.dim, {"half_life": f"{half_life}s" if half_life else None})
+    rewards = ConversionsOnly(problem.rewards(problem.window))
+    trace = simulate(policy, instance, problem.delay, horizon=HORIZON, seed=seed, rewards=rewards)
     return float(trace.regret[-1])
 
 
@@ -73,19 +73,19 @@ def main() -> None:
     warnings.simplefilter("ignore", AdviceWarning)
     start, columns = time.monotonic(), ["world", "rows", "half_life", "seed", "regret"]
     table = pd.read_csv(TABLE, dtype={"half_life": str}) if TABLE.exists() else pd.DataFrame()
-    done = [tuple(one) for one in table.to_numpy().tolist()]
-    known = {one[:4] for one in done}
+    runs = [tuple(row) for row in table.to_numpy().tolist()]
+    finished = {row[:4] for row in runs}
     cells = [(w, r, h) for w in WORLDS for r in ("fresh", "fixed") for h in HALF_LIVES]
     for seed in range(FIRST, FIRST + arguments.seeds):
         for world, rows, half_life in cells:
             name = "no" if half_life is None else str(half_life)
             late = time.monotonic() - start > 60 * arguments.minutes
-            if late or (world, rows, name, seed) in known:
+            if late or (world, rows, name, seed) in finished:
                 continue
             regret = run(world, rows == "fixed", half_life, seed)
-            done.append((world, rows, name, seed, regret))
-        pd.DataFrame(done, columns=columns).to_csv(TABLE, index=False, float_format="%.4g")
-    lines = [*shown(pd.DataFrame(done, columns=columns))]
+            runs.append((world, rows, name, seed, regret))
+        pd.DataFrame(runs, columns=columns).to_csv(TABLE, index=False, float_format="%.4g")
+    lines = [*shown(pd.DataFrame(runs, columns=columns))]
     (HERE / "forgetting.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 

@@ -88,8 +88,8 @@ class Cut:
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         whole = float(self.share(np.array([self.window]))[0])
-        drawn = np.ceil(self.quantile(rng.random(count) * whole))
-        return np.clip(drawn, 1, self.window).astype(np.int64)
+        values = np.ceil(self.quantile(rng.random(count) * whole))
+        return np.clip(values, 1, self.window).astype(np.int64)
 
     def share(self, age: Vector) -> Vector:
         return 1.0 - self.tail(np.asarray(age, dtype=np.float64))
@@ -168,25 +168,34 @@ PROBLEMS = {
 
 #: Ways to learn, by name: a change of the policy, and the meaning of a missing reward.
 WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
-    "conversions": lambda it: ({}, ConversionsOnly(it.rewards(it.window))),
-    "known F": lambda it: (
-        {"estimator": Known(truth=it.truth)},
-        ConversionsOnly(it.rewards(it.window), delivery="single"),
+    "conversions": lambda problem: ({}, ConversionsOnly(problem.rewards(problem.window))),
+    "known F": lambda problem: (
+        {"estimator": Known(truth=problem.truth)},
+        ConversionsOnly(problem.rewards(problem.window), delivery="single"),
     ),
-    "F-weight": lambda it: ({"pending_weight": 0.0}, ConversionsOnly(it.rewards(it.window))),
-    "known F, F-weight": lambda it: (
-        {"estimator": Known(truth=it.truth), "pending_weight": 0.0},
-        ConversionsOnly(it.rewards(it.window), delivery="single"),
+    "F-weight": lambda problem: (
+        {"pending_weight": 0.0},
+        ConversionsOnly(problem.rewards(problem.window)),
     ),
-    "batches": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="batches")),
-    "single": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="single")),
-    "default W/10": lambda it: ({}, DefaultAfter(it.rewards(it.window / 10))),
-    "default W/2": lambda it: ({}, DefaultAfter(it.rewards(it.window / 2))),
-    "default W": lambda it: ({}, DefaultAfter(it.rewards(it.window))),
-    "flip": lambda it: ({}, DefaultAfter("1s")),
-    "hold": lambda it: ({}, DefaultAfter(it.rewards(it.window), learn="together")),
-    "uncounted": lambda it: ({"pending_weight": 0.0}, Explicit()),
-    "at once": lambda it: ({}, Explicit()),
+    "known F, F-weight": lambda problem: (
+        {"estimator": Known(truth=problem.truth), "pending_weight": 0.0},
+        ConversionsOnly(problem.rewards(problem.window), delivery="single"),
+    ),
+    "batches": lambda problem: (
+        {},
+        ConversionsOnly(problem.rewards(problem.window), delivery="batches"),
+    ),
+    "single": lambda problem: (
+        {},
+        ConversionsOnly(problem.rewards(problem.window), delivery="single"),
+    ),
+    "default W/10": lambda problem: ({}, DefaultAfter(problem.rewards(problem.window / 10))),
+    "default W/2": lambda problem: ({}, DefaultAfter(problem.rewards(problem.window / 2))),
+    "default W": lambda problem: ({}, DefaultAfter(problem.rewards(problem.window))),
+    "flip": lambda problem: ({}, DefaultAfter("1s")),
+    "hold": lambda problem: ({}, DefaultAfter(problem.rewards(problem.window), learn="together")),
+    "uncounted": lambda problem: ({"pending_weight": 0.0}, Explicit()),
+    "at once": lambda problem: ({}, Explicit()),
 }
 
 

@@ -85,8 +85,8 @@ def problem_of(ratio: float, rate: float, shape: str) -> Problem:
 def simulated(cell: Cell, seed: int, rounds: int, known: bool) -> Trace:
     problem = problem_of(*cell)
     world = problem.world(seed)
-    more: dict[str, Any] = {"estimator": Known(truth=problem.truth)} if known else {}
-    policy = DelayedUCB(world.dim, Bernoulli(), **more)
+    options: dict[str, Any] = {"estimator": Known(truth=problem.truth)} if known else {}
+    policy = DelayedUCB(world.dim, Bernoulli(), **options)
     rewards = ConversionsOnly(problem.rewards(problem.window))
     return simulate(policy, world, problem.delay, horizon=rounds, seed=seed, rewards=rewards)
 
@@ -100,13 +100,13 @@ def run(cell: Cell, seed: int) -> Rows:
     learned = simulated(cell, seed, rounds, known=False)
     batches = shape == "batches"
     regret = np.nan if batches else simulated(cell, seed, rounds, known=True).regret[-1]
-    came = np.sort((np.arange(rounds) + learned.delay + 1)[learned.rewards > 0])
-    enough = int(came[CONVERSIONS - 1]) + 1 if len(came) >= CONVERSIONS else rounds
+    arrivals = np.sort((np.arange(rounds) + learned.delay + 1)[learned.rewards > 0])
+    enough = int(arrivals[CONVERSIONS - 1]) + 1 if len(arrivals) >= CONVERSIONS else rounds
     moment = min(max(enough, DELAYS * MEAN), rounds)
     early = simulated(cell, seed, moment, known=False)
     predicted, true = predictions(early, cell, seed, moment)
-    thetas = [np.abs(each.learner.model.theta).max() for each in (early, learned)]
-    found = {
+    thetas = [np.abs(trace.learner.model.theta).max() for trace in (early, learned)]
+    row = {
         "ratio": ratio,
         "rate": rate,
         "shape": shape,
@@ -118,7 +118,7 @@ def run(cell: Cell, seed: int) -> Rows:
         "theta": max(thetas),
         "seconds": time.process_time() - start,
     }
-    return [found]
+    return [row]
 
 
 def predictions(trace: Trace, cell: Cell, seed: int, rounds: int) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def predictions(trace: Trace, cell: Cell, seed: int, rounds: int) -> tuple[float
     offered = itertools.islice(world.rounds(rounds, stream), rounds - LATEST, None)
     actions = trace.actions[-LATEST:].tolist()
     chosen = [(rows[a], means[a]) for (rows, means), a in zip(offered, actions, strict=True)]
-    rows, means = (np.array(each) for each in zip(*chosen, strict=True))
+    rows, means = (np.array(column) for column in zip(*chosen, strict=True))
     predicted = world.family.mean(rows @ trace.learner.model.theta)
     return float(predicted.mean()), float(means.mean())
 
@@ -144,9 +144,9 @@ def summary(table: pd.DataFrame) -> str:
         " regret | regret ÷ known law | reached |",
         "|--:|--:|---|--:|--:|--:|--:|--:|--:|---|",
     ]
-    for (ratio, rate), both in table.groupby(["ratio", "rate"]):
+    for (ratio, rate), cell in table.groupby(["ratio", "rate"]):
         ratios = {}
-        for shape, runs in both.groupby("shape", observed=True):
+        for shape, runs in cell.groupby("shape", observed=True):
             low, mean, high = (getattr(runs.predicted, name)() for name in ("min", "mean", "max"))
             reached = 0.8 <= mean <= 1.25 and high < 3 and runs.theta.max() < 20
             text = ""
@@ -154,16 +154,18 @@ def summary(table: pd.DataFrame) -> str:
                 value, error = ratio_of(runs.regret.to_numpy(), runs.known.to_numpy())
                 ratios[shape] = value
                 reached, text = reached and value <= 1.25, f"{value:.2f} ± {error:.2f}"
-            told = "" if shape == "batches" else ("yes" if reached else "no")
+            verdict = "" if shape == "batches" else ("yes" if reached else "no")
             lines.append(
                 f"| {ratio:g} | {rate:g} | {shape} | {len(runs)} | {runs.moment.mean():.1f} |"
                 f" {mean:.2f} [{low:.2f}, {high:.2f}] | {runs.theta.max():.1f} |"
-                f" {runs.regret.mean():.1f} | {text} | {told} |"
+                f" {runs.regret.mean():.1f} | {text} | {verdict} |"
             )
         if len(ratios) > 1:
             mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
-            told = "yes" if mean <= 1.1 else "no"
-            lines.append(f"| {ratio:g} | {rate:g} | **all** | | | | | | **{mean:.2f}** | {told} |")
+            verdict = "yes" if mean <= 1.1 else "no"
+            lines.append(
+                f"| {ratio:g} | {rate:g} | **all** | | | | | | **{mean:.2f}** | {verdict} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -183,18 +185,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE, help="folder of the table")
     arguments = parser.parse_args()
     path = arguments.out / "scales.csv"
-    known = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*KEY])
-    done = set(known[[*KEY]].itertuples(index=False, name=None))
+    finished = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*KEY])
+    finished_keys = set(finished[[*KEY]].itertuples(index=False, name=None))
     seeds = {**dict.fromkeys(SHAPES, arguments.seeds), "batches": min(arguments.seeds, BATCHES)}
     cells = [
         ((ratio, rate, shape), seed)
         for ratio, rate in itertools.product(arguments.ratios, arguments.rates)
         for shape, count in seeds.items()
         for seed in range(FIRST, FIRST + count)
-        if (ratio, rate, shape, seed) not in done
+        if (ratio, rate, shape, seed) not in finished_keys
     ]
-    found = table_of(run, cells, jobs=arguments.jobs, unit="run")
-    table = pd.concat([known, found]) if len(known) else found
+    results = table_of(run, cells, jobs=arguments.jobs, unit="run")
+    table = pd.concat([finished, results]) if len(finished) else results
     table["shape"] = pd.Categorical(table["shape"], [*SHAPES, "batches"])
     table = table.sort_values([*KEY])
     table.to_csv(path, index=False, float_format="%.4g")

@@ -54,7 +54,7 @@ def run(rewards: Rewards, seed: int) -> dict[int, list[float]]:
     bandit = Bandit(features, rewards=rewards, floor=0, clock=lambda: now, seed=seed)
     out: list[tuple[int, int, str]] = []
     chosen: Counter[tuple[int, int]] = Counter()
-    found: dict[int, list[float]] = {}
+    ratios: dict[int, list[float]] = {}
     for n in range(1, LOOKS[-1] * A_DAY + 1):
         now += DAY // A_DAY
         while out and out[0][0] <= now:
@@ -68,12 +68,12 @@ def run(rewards: Rewards, seed: int) -> dict[int, list[float]]:
             share = rng.random() * -math.expm1(-WINDOW / 2.0)
             heappush(out, (now - int(2.0 * math.log1p(-share) * DAY), n, decision.id))
         if n in [day * A_DAY for day in LOOKS]:
-            found[n // A_DAY] = [
+            ratios[n // A_DAY] = [
                 bandit.score(VISITORS[v]).actions[o].mean / chance(v, o)
                 for (v, o), count in sorted(chosen.items())
                 if count >= LEAST
             ]
-    return found
+    return ratios
 
 
 def main() -> None:
@@ -88,16 +88,16 @@ def main() -> None:
     for name, rewards in WAYS.items():
         runs = [run(rewards(), seed) for seed in seeds]
         for day in LOOKS:
-            each = [ratios for one in runs if (ratios := one[day])]
-            if not each:
+            daily = [ratios for days in runs if (ratios := days[day])]
+            if not daily:
                 continue
-            means, rows = np.array([np.mean(one) for one in each]), np.concatenate(each)
+            means, rows = np.array([np.mean(ratios) for ratios in daily]), np.concatenate(daily)
             mean, error = means.mean(), means.std() / math.sqrt(len(means))
             near = float((np.abs(rows - 1.0) <= WITHIN).mean())
-            asked = name == "ConversionsOnly"
-            goal = f"1 ± {WITHIN:.2f}" if asked else ""
-            holds = ("yes" if abs(mean - 1.0) <= WITHIN else "no") if asked else ""
-            cells = f"{len(each)} | {len(rows)} | {mean:.3f} ± {error:.3f} | {near:.0%}"
+            has_goal = name == "ConversionsOnly"
+            goal = f"1 ± {WITHIN:.2f}" if has_goal else ""
+            holds = ("yes" if abs(mean - 1.0) <= WITHIN else "no") if has_goal else ""
+            cells = f"{len(daily)} | {len(rows)} | {mean:.3f} ± {error:.3f} | {near:.0%}"
             lines.append(f"| {name} | {day} | {cells} | {goal} | {holds} |")
             print(lines[-1], flush=True)
     (HERE / "shop.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -92,27 +92,32 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", AdviceWarning)
     start, table = time.monotonic(), pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame()
-    done: list[Mapping[Hashable, Any]] = [*table.to_dict("records")]
-    known = {_key(run) for run in done}
+    runs: list[Mapping[Hashable, Any]] = [*table.to_dict("records")]
+    finished = {_key(run) for run in runs}
     for seed in range(FIRST, FIRST + arguments.seeds):
         for cell in [cell for part in arguments.parts for cell in PARTS[part]]:
-            if (*cell, seed) in known or time.monotonic() - start > 60 * arguments.minutes:
+            if (*cell, seed) in finished or time.monotonic() - start > 60 * arguments.minutes:
                 continue
-            known.add((*cell, seed))
-            done.append(run(*cell, seed))
-        table = pd.DataFrame(done).sort_values(["problem", "way", "policy", "rounds", "seed"])
+            finished.add((*cell, seed))
+            runs.append(run(*cell, seed))
+        table = pd.DataFrame(runs).sort_values(["problem", "way", "policy", "rounds", "seed"])
         table.to_csv(TABLE, index=False, float_format="%.4g")
-    print(f"{len(done)} runs in table.csv")
+    print(f"{len(runs)} runs in table.csv")
 
 
 def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[Hashable, Any]:
     """Run once; return the regret, predictions for the rows chosen last, and coverage."""
-    it, start = PROBLEMS[problem], time.process_time()
-    world = it.world(seed)
-    more, rewards = WAYS[way](it)
-    wait = delays.Constant(0) if way == "at once" else it.delay
+    setting, start = PROBLEMS[problem], time.process_time()
+    world = setting.world(seed)
+    options, rewards = WAYS[way](setting)
+    wait = delays.Constant(0) if way == "at once" else setting.delay
     trace = simulate(
-        policy_of(policy, world.dim, more), world, wait, horizon=rounds, seed=seed, rewards=rewards
+        policy_of(policy, world.dim, options),
+        world,
+        wait,
+        horizon=rounds,
+        seed=seed,
+        rewards=rewards,
     )
     stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[0])
     chosen, true = [], []

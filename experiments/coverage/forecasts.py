@@ -42,8 +42,8 @@ HORIZONS = (0.02, 0.1, 0.5, None)
 
 def exponential(luck: Vector, good: Vector) -> Vector:
     """Exponential delays, cut off at the longest."""
-    found: Vector = -0.4 * np.log1p(-luck * -np.expm1(-1 / 0.4))
-    return found
+    delays: Vector = -0.4 * np.log1p(-luck * -np.expm1(-1 / 0.4))
+    return delays
 
 
 def uniform(luck: Vector, good: Vector) -> Vector:
@@ -70,43 +70,43 @@ def measure(meaning: str, law: str, length: float, seed: int) -> list[bool | Non
     """Return whether each horizon's interval contains the truth; None if it is refused."""
     rng = np.random.default_rng([410, int(100 * length), *law.encode(), len(meaning), seed])
     now = START + int(length * LONGEST)
-    made = START + np.sort(rng.integers(now - START, size=DECISIONS))
+    decided = START + np.sort(rng.integers(now - START, size=DECISIONS))
     conversions = meaning == "conversions"
     good = rng.random(DECISIONS) < (RATE if conversions else 0.5)
     wait = LAWS[law](rng.random(DECISIONS), good)
-    came = made + (wait * LONGEST).astype(np.int64)
+    arrived = decided + (wait * LONGEST).astype(np.int64)
     exists = good if conversions else np.ones(DECISIONS, np.bool_)
-    here = exists & (came <= now)
+    here = exists & (arrived <= now)
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(here, came, NEVER),
+        made=decided,
+        rewarded=np.where(here, arrived, NEVER),
         value=np.where(here, 1.0 * good, np.nan),
         rewards=DefaultAfter("30d") if conversions else Explicit(),
         mean=np.full(DECISIONS, RATE),
         as_of=now,
     )
-    found: list[bool | None] = []
+    results: list[bool | None] = []
     for share in HORIZONS:
         span = None if share is None else timedelta(microseconds=share * LONGEST)
         end = np.inf if share is None else now + share * LONGEST
-        true = int((exists & (came > now) & (came <= end)).sum())
+        true = int((exists & (arrived > now) & (arrived <= end)).sum())
         try:
             expected = forecast(table, span).expected[0]
         except (InvalidInput, NotEvaluable):
-            found.append(None)
+            results.append(None)
             continue
-        found.append(expected.low <= true <= expected.high)
-    return found
+        results.append(expected.low <= true <= expected.high)
+    return results
 
 
 def line(cell: tuple[str, str, float], runs: int) -> str:
     """Return a line of the table."""
     by_horizon = zip(*(measure(*cell, seed) for seed in range(runs)), strict=True)
     cells = [cell[0], cell[1], f"{cell[2]:g}"]
-    for found in by_horizon:
-        given = [one for one in found if one is not None]
-        share = len(given) / runs
-        text = f"{np.mean(given):.3f}" if share > 0.05 else "refused"
+    for results in by_horizon:
+        answers = [result for result in results if result is not None]
+        share = len(answers) / runs
+        text = f"{np.mean(answers):.3f}" if share > 0.05 else "refused"
         cells.append(text if share in (0.0, 1.0) else f"{text} ({share:.0%} given)")
     return "| " + " | ".join(cells) + " |"
 
@@ -119,7 +119,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     names = ["all" if share is None else f"{share:g}" for share in HORIZONS]
-    lines = rule("rewards", ["delays", "length of the log", *(f"horizon {one}" for one in names)])
+    lines = rule(
+        "rewards", ["delays", "length of the log", *(f"horizon {horizon}" for horizon in names)]
+    )
     cells = list(itertools.product(("explicit", "conversions"), LAWS, LENGTHS))
     with ProcessPoolExecutor(options.jobs) as pool:
         for text in pool.map(line, cells, itertools.repeat(options.runs)):

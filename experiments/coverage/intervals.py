@@ -46,9 +46,9 @@ PROBLEMS = {
 
 def intervals(seen: Seen) -> Iterator[tuple[str, Vector, Matrix]]:
     """Ways to fit the same rewards: the name, the centre of the intervals, and the covariance."""
-    found = Laplace().fit(seen, family=FAMILY, prior=Prior.ridge(DIM, "auto"))
-    yield "integrated (shown)", found.mean, found.covariance
-    yield "estimated", found.theta, np.linalg.inv(found.precision)
+    estimate = Laplace().fit(seen, family=FAMILY, prior=Prior.ridge(DIM, "auto"))
+    yield "integrated (shown)", estimate.mean, estimate.covariance
+    yield "estimated", estimate.theta, np.linalg.inv(estimate.precision)
     for ridge in (1.0, 0.1):
         fitted = Laplace().fit(seen, family=FAMILY, prior=Prior.ridge(DIM, ridge))
         yield f"{ridge:g}", fitted.mean, fitted.covariance
@@ -65,7 +65,7 @@ def main() -> None:
         "|---|--:|---|--:|--:|--:|---|",
     ]
     for (rows, norm), goal in PROBLEMS.items():
-        held = defaultdict(list)
+        results = defaultdict(list)
         for seed in range(first, first + count):
             world = getattr(environments, rows)(seed, norm=norm)
             trace = simulate(DelayedUCB(DIM, FAMILY), world, LAW, horizon=HORIZON, seed=seed)
@@ -73,12 +73,12 @@ def main() -> None:
                 error, deviation = centre - world.theta, np.sqrt(np.diag(covariance))
                 inside = float((np.abs(error) <= HALF * deviation).mean())
                 within = float(error @ np.linalg.solve(covariance, error) <= RADIUS)
-                held[name].append((inside, within, float(deviation.mean())))
-        for name, found in held.items():
-            inside, within, width = np.array(found).T
+                results[name].append((inside, within, float(deviation.mean())))
+        for name, values in results.items():
+            inside, within, width = np.array(values).T
             share = f"{inside.mean():.3f} ± {inside.std() / count**0.5:.3f}"
-            asked = goal if "shown" in name else ""
-            cells = f"{share} | {within.mean():.2f} | {width.mean():.2f} | {asked}"
+            target = goal if "shown" in name else ""
+            cells = f"{share} | {within.mean():.2f} | {width.mean():.2f} | {target}"
             lines.append(f"| {rows} | {norm:g} | {name} | {cells} |")
             print(lines[-1], flush=True)
     (HERE / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -96,7 +96,7 @@ def simulate(count: int, log: str, rate: float, pending: str, rng: np.random.Gen
     factor = np.exp(0.5 * rng.normal(size=(CONTEXTS, ACTIONS)))
     means = np.minimum(rate * factor / factor.mean(), 0.95)
     context = rng.integers(CONTEXTS, size=count)
-    made = np.arange(count) / count
+    decided = np.arange(count) / count
     half = pending == PENDING[1]
     delay = np.minimum(0.25 + rng.exponential(0.35, count), 0.8) if half else np.full(count, 1e-3)
     now, window = (1.0, 0.8) if half else (1.01, 2e-3)
@@ -105,7 +105,7 @@ def simulate(count: int, log: str, rate: float, pending: str, rng: np.random.Gen
     shares = np.empty((BATCHES, CONTEXTS, ACTIONS))
     cell, reward = np.empty(count, np.int64), np.zeros(count, np.bool_)
     for n, part in enumerate(np.split(np.arange(count), np.flatnonzero(np.diff(batch)) + 1)):
-        seen = reward[: part[0]] & (made[: part[0]] + delay[: part[0]] <= made[part[0]])
+        seen = reward[: part[0]] & (decided[: part[0]] + delay[: part[0]] <= decided[part[0]])
         tried = np.bincount(cell[: part[0]], minlength=CELLS)
         score = (np.bincount(cell[: part[0]], seen, CELLS) + 5 * rate) / (tried + 5)
         score += 1e-6 * rng.random(CELLS)
@@ -117,7 +117,7 @@ def simulate(count: int, log: str, rate: float, pending: str, rng: np.random.Gen
         for action in range(ACTIONS - 1):
             cell[part] += place[part] > bounds[context[part], action]
         reward[part] = luck[part] < means.reshape(-1)[cell[part]]
-    age = now - made
+    age = now - decided
     delay = np.where(reward & (delay <= age), delay, np.inf)
     return Run(means, context, cell % ACTIONS, shares, batch, age, delay, window)
 
@@ -169,8 +169,8 @@ def estimated(run: Run) -> Estimate:
     tried = np.bincount(cell, minlength=FOLDS * CELLS).reshape(FOLDS, CELLS)
     rewards = np.bincount(cell, omega, FOLDS * CELLS).reshape(FOLDS, CELLS)
     offset = _solved(rewards.sum(), tried.sum(), 0.0, 1e-2)
-    others = rewards.sum(0) - rewards, tried.sum(0) - tried
-    means = expit(offset + _solved(*others, offset, 1.0)).reshape(FOLDS, CONTEXTS, ACTIONS)
+    remaining = rewards.sum(0) - rewards, tried.sum(0) - tried
+    means = expit(offset + _solved(*remaining, offset, 1.0)).reshape(FOLDS, CONTEXTS, ACTIONS)
     ratio = (1.0 / ACTIONS / run.shares)[run.batch, run.context, run.chosen]
     squares = (1.0 / ACTIONS**2 / run.shares).sum(2)[run.batch, run.context].mean()
     total = omega.sum()
@@ -187,24 +187,24 @@ def estimated(run: Run) -> Estimate:
 
 def _solved(rewards: Vector, tried: Vector, offset: Vector, ridge: float) -> Vector:
     """The coefficient of each cell: where the score of the penalized likelihood is 0."""
-    found = np.zeros(np.shape(rewards))
+    effects = np.zeros(np.shape(rewards))
     for _ in range(8):
-        mean = expit(offset + found)
-        step = (rewards - tried * mean - ridge * found) / (tried * mean * (1.0 - mean) + ridge)
-        found = found + np.clip(step, -2.0, 2.0)
-    return found
+        mean = expit(offset + effects)
+        step = (rewards - tried * mean - ridge * effects) / (tried * mean * (1.0 - mean) + ridge)
+        effects = effects + np.clip(step, -2.0, 2.0)
+    return effects
 
 
 def check(run: Run) -> None:
     """Compare with the library on one log."""
     count = len(run.context)
-    made = START + np.round((run.age.max() - run.age) * TIME).astype(np.int64)
-    came = np.isfinite(run.delay)
-    rewarded = made + np.floor(np.where(came, run.delay, 0.0) * TIME).astype(np.int64)
+    decided = START + np.round((run.age.max() - run.age) * TIME).astype(np.int64)
+    has_arrived = np.isfinite(run.delay)
+    rewarded = decided + np.floor(np.where(has_arrived, run.delay, 0.0) * TIME).astype(np.int64)
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(came, rewarded, NEVER),
-        value=np.where(came, 1.0, np.nan),
+        made=decided,
+        rewarded=np.where(has_arrived, rewarded, NEVER),
+        value=np.where(has_arrived, 1.0, np.nan),
         rewards=DefaultAfter(f"{run.window * TIME / 1e6:.0f}s"),
         as_of=START + round(run.age.max() * TIME),
     )
@@ -212,15 +212,15 @@ def check(run: Run) -> None:
     cells = run.context[:, None] * ACTIONS + np.arange(ACTIONS)
     np.put_along_axis(rows, cells[..., None], 1.0, axis=2)
     offers = offers_of(rows, run.chosen, run.shares[run.batch, run.context])
-    ours = estimated(run)
-    predicted = ours.means[ours.fold, run.context]
-    theirs = cross_fitted(
+    own = estimated(run)
+    predicted = own.means[own.fold, run.context]
+    predictions = cross_fitted(
         offers, arrival_weights(table.delay, table.age), np.ones(count), Bernoulli()
     )
-    np.testing.assert_allclose(predicted.reshape(-1), theirs, rtol=1e-3)
-    value = off_policy_value(table, offers, np.full(len(theirs), 1.0 / ACTIONS), Bernoulli())
-    np.testing.assert_allclose(ours.interval, (value.low, value.high), rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(ours.design, value.effective_sample_size, rtol=1e-3)
+    np.testing.assert_allclose(predicted.reshape(-1), predictions, rtol=1e-3)
+    value = off_policy_value(table, offers, np.full(len(predictions), 1.0 / ACTIONS), Bernoulli())
+    np.testing.assert_allclose(own.interval, (value.low, value.high), rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(own.design, value.effective_sample_size, rtol=1e-3)
 
 
 # --- other methods --------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def betting(it: Estimate, rng: np.random.Generator) -> Ends:
 
 
 METHODS: dict[str, Callable[[Estimate, np.random.Generator], Ends]] = {
-    "score": lambda it, rng: it.interval,
+    "score": lambda estimate, rng: estimate.interval,
     "Student-t": student,
     "normal": normal,
     "bootstrap-t": bootstrap,
@@ -289,20 +289,22 @@ METHODS: dict[str, Callable[[Estimate, np.random.Generator], Ends]] = {
 
 def measure(cell: tuple[int, str, float, str], runs: int, methods: list[str]) -> dict[str, Vector]:
     """Return, for each run, its effective sizes, the oracle's error, and the ends of intervals."""
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("size", *methods)}
+    results: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("size", *methods)}
     for seed in range(runs):
         rng = np.random.default_rng([400, *map(hash_of, cell), seed])
         run = simulate(*cell, rng)
-        it = estimated(run)
-        if seed == 0 and cell[0] < SIZES[-1] and it.design >= REFUSED:
+        estimate = estimated(run)
+        if seed == 0 and cell[0] < SIZES[-1] and estimate.design >= REFUSED:
             check(run)
         truth = float(run.means.mean())
         oracle = run.means.mean(1)[run.context]
-        oracle += it.ratio * (it.omega - run.means[run.context, run.chosen])
-        found["size"].append((it.design, it.design * truth, float(oracle.mean()) - truth, truth))
+        oracle += estimate.ratio * (estimate.omega - run.means[run.context, run.chosen])
+        results["size"].append(
+            (estimate.design, estimate.design * truth, float(oracle.mean()) - truth, truth)
+        )
         for name in methods:
-            found[name].append(METHODS[name](it, rng))
-    return {name: np.array(values) for name, values in found.items()}
+            results[name].append(METHODS[name](estimate, rng))
+    return {name: np.array(values) for name, values in results.items()}
 
 
 def hash_of(value: float | str) -> int:
@@ -338,14 +340,14 @@ def cell_of(count: int, log: str, rate: float, pending: str) -> tuple[str, ...]:
 
 def line(cell: tuple[int, str, float, str], runs: int) -> str:
     """Return a line of the table."""
-    found = measure(cell, runs, ["score"])
-    design, conversions, error, truth = found["size"].T
-    given = design >= REFUSED
+    results = measure(cell, runs, ["score"])
+    design, conversions, error, truth = results["size"].T
+    is_answered = design >= REFUSED
     cells = [*cell_of(*cell), f"{runs:,}", f"{design.mean():,.0f}"]
-    cells += [f"{conversions.mean():,.1f}", f"{1 - given.mean():.3f}"]
-    if given.any():
-        ends, oracle = found["score"][given], 2 * Z * float(error[given].std())
-        cells += [f"{covered(ends, truth[given]):.3f}", f"{width(ends):.4f}"]
+    cells += [f"{conversions.mean():,.1f}", f"{1 - is_answered.mean():.3f}"]
+    if is_answered.any():
+        ends, oracle = results["score"][is_answered], 2 * Z * float(error[is_answered].std())
+        cells += [f"{covered(ends, truth[is_answered]):.3f}", f"{width(ends):.4f}"]
         cells += [f"{width(ends) / oracle:.2f}"]
     else:
         cells += ["", "", ""]
@@ -356,15 +358,15 @@ def compare(runs: int) -> list[str]:
     """Return the table of methods: the least coverage, and the mean of relative widths."""
     results: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
     for cell in itertools.product(SIZES[:2], LOGS, RATES, PENDING):
-        found = measure(cell, runs, list(METHODS))
-        design, _, error, truth = found["size"].T
-        given = design >= REFUSED
-        if given.mean() < 0.5:
+        measures = measure(cell, runs, list(METHODS))
+        design, _, error, truth = measures["size"].T
+        is_answered = design >= REFUSED
+        if is_answered.mean() < 0.5:
             continue
         oracle = 2 * Z * float(error.std())
         for name in METHODS:
-            ends = found[name][given]
-            results[name].append((covered(ends, truth[given]), width(ends) / oracle))
+            ends = measures[name][is_answered]
+            results[name].append((covered(ends, truth[is_answered]), width(ends) / oracle))
     lines = rule("method", ["least coverage", "mean coverage", "width / oracle's"])
     for name, cells in results.items():
         share, relative = np.array(cells).T
@@ -376,8 +378,8 @@ def lines_of(path: Path) -> dict[tuple[str, ...], str]:
     """Return the lines of a table by their cell."""
     if not path.exists():
         return {}
-    lines = [one for one in path.read_text(encoding="utf-8").splitlines() if one.startswith("| ")]
-    return {tuple(one.split(" | ")[:4]): one for one in lines[1:]}
+    lines = [row for row in path.read_text(encoding="utf-8").splitlines() if row.startswith("| ")]
+    return {tuple(row.split(" | ")[:4]): row for row in lines[1:]}
 
 
 def main() -> None:
@@ -395,7 +397,7 @@ def main() -> None:
         (HERE / "methods.md").write_text(text, encoding="utf-8")
         return
     path = HERE / "values.md"
-    known = lines_of(path)
+    lines_by_cell = lines_of(path)
     cells = list(itertools.product(options.sizes, LOGS, RATES, PENDING))
     order = [cell_of(*cell) for cell in itertools.product(SIZES, LOGS, RATES, PENDING)]
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -403,8 +405,8 @@ def main() -> None:
             cells, pool.map(line, cells, itertools.repeat(options.runs)), strict=True
         ):
             print(text, flush=True)
-            known[cell_of(*cell)] = text
-            lines = [known[one] for one in order if one in known]
+            lines_by_cell[cell_of(*cell)] = text
+            lines = [lines_by_cell[cell] for cell in order if cell in lines_by_cell]
             path.write_text("\n".join([*HEAD, *lines]) + "\n", encoding="utf-8")
 
 

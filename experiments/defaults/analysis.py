@@ -31,8 +31,8 @@ def overall(cells: dict[str, pd.DataFrame], name: str, reference: str) -> str:
         for wide in cells.values():
             seeds = np.arange(len(wide))
             chosen = seeds if resample == 0 else rng.choice(seeds, len(seeds))
-            both = wide[[name, reference]].to_numpy()[chosen].mean(axis=0)
-            ratios.append(np.log(both[0] / both[1]))
+            regrets = wide[[name, reference]].to_numpy()[chosen].mean(axis=0)
+            ratios.append(np.log(regrets[0] / regrets[1]))
         logs.append(float(np.mean(ratios)))
     low, high = np.exp(np.quantile(logs[1:], [0.025, 0.975]))
     return f"**{np.exp(logs[0]):.2f}** [{low:.2f}, {high:.2f}]"

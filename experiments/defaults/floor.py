@@ -47,7 +47,7 @@ def main() -> None:
     for world, group in table.groupby("environment", sort=False):
         runs = group.pivot(index="seed", columns="policy", values="regret")
         columns = [runs[f"floor {floor}"] for floor in FLOORS]
-        cells = [f"{one.mean():.0f} ± {one.sem():.0f}" for one in columns]
+        cells = [f"{column.mean():.0f} ± {column.sem():.0f}" for column in columns]
         difference = columns[1] - columns[0]
         print(
             f"| {world} | {' | '.join(cells)} | {difference.mean():+.0f} ± {difference.sem():.0f} |"

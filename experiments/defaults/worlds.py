@@ -72,9 +72,9 @@ class Bent:
 
 def turning(seed: int, kind: Callable[[int], GLM]) -> Turning:
     start = kind(seed)
-    other = np.random.default_rng([seed, 10]).normal(size=start.dim)
-    other -= other @ start.theta / (start.theta @ start.theta) * start.theta
-    return Turning(start, other * np.linalg.norm(start.theta) / np.linalg.norm(other))
+    direction = np.random.default_rng([seed, 10]).normal(size=start.dim)
+    direction -= direction @ start.theta / (start.theta @ start.theta) * start.theta
+    return Turning(start, direction * np.linalg.norm(start.theta) / np.linalg.norm(direction))
 
 
 def bent(seed: int, kind: Callable[[int], GLM]) -> Bent:

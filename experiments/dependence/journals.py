@@ -49,13 +49,13 @@ def journal(depends: Depends, seed: int) -> DecisionTable:
         warnings.simplefilter("ignore")
         policy = DelayedUCB(world.dim, Bernoulli())
         trace = simulate(policy, world, _law(depends), horizon=ROUNDS, seed=seed)
-    made = np.arange(ROUNDS, dtype=np.int64)
-    told = (trace.delay != NEVER) & (made + np.minimum(trace.delay, ROUNDS) < ROUNDS)
-    wait = np.where(told, trace.delay, 0)
+    rounds = np.arange(ROUNDS, dtype=np.int64)
+    is_reported = (trace.delay != NEVER) & (rounds + np.minimum(trace.delay, ROUNDS) < ROUNDS)
+    wait = np.where(is_reported, trace.delay, 0)
     return DecisionTable.of(
-        made=START + (made + 1) * SECOND,
-        rewarded=np.where(told, START + (made + 1 + wait) * SECOND, NONE),
-        value=np.where(told, trace.rewards, np.nan),
+        made=START + (rounds + 1) * SECOND,
+        rewarded=np.where(is_reported, START + (rounds + 1 + wait) * SECOND, NONE),
+        value=np.where(is_reported, trace.rewards, np.nan),
         action=trace.actions,
         rewards=Explicit(),
         as_of=START + ROUNDS * SECOND,

@@ -48,8 +48,8 @@ def _by_user(rng: np.random.Generator, action: int, user: Matrix, now: int) -> f
 
 
 def _midnight(rng: np.random.Generator, action: int, user: Matrix, now: int) -> float:
-    came = now + int(rng.exponential(10.0 * HOUR))
-    return float((came // DAY + 1) * DAY - now)
+    arrival = now + int(rng.exponential(10.0 * HOUR))
+    return float((arrival // DAY + 1) * DAY - now)
 
 
 WAITS: dict[str, Wait] = {
@@ -82,9 +82,9 @@ def month(wait: Wait, seed: int) -> tuple[bool, float]:
             chance = 1.0 / (1.0 + np.exp(-THETA[decision.index] @ user))
             due = now + int(wait(rng, decision.index, user[1:], now))
             heappush(out, (due, n, decision.id, float(rng.random() < chance)))
-            found = bandit._follower._adviser.dependence
-            largest = max(largest, 0.0 if found is None else found.ratio)
-    return any("dependence" in str(one.message) for one in caught), largest
+            dependence = bandit._follower._adviser.dependence
+            largest = max(largest, 0.0 if dependence is None else dependence.ratio)
+    return any("dependence" in str(warning.message) for warning in caught), largest
 
 
 def main() -> None:
@@ -96,8 +96,11 @@ def main() -> None:
     share = count // len(WAITS)
     for place, (name, wait) in enumerate(WAITS.items()):
         seeds = range(first + place * share, first + (place + 1) * share)
-        found = [month(wait, seed) for seed in seeds]
-        warned, largest = sum(one for one, _ in found), max(ratio for _, ratio in found)
+        results = [month(wait, seed) for seed in seeds]
+        warned, largest = (
+            sum(is_warned for is_warned, _ in results),
+            max(ratio for _, ratio in results),
+        )
         print(f"| {name} | {share} | {warned} | {largest:.2f} |", flush=True)
 
 

@@ -30,12 +30,12 @@ GOAL = 165
 
 def regrets(kind: type[Policy], after: int | None, seeds: range) -> Vector:
     """Return the regret of each seed."""
-    found = []
+    totals = []
     for seed in seeds:
         world = environments.fixed(seed)
         policy = kind(world.dim, Bernoulli(), learn_after=after)
-        found.append(simulate(policy, world, LAW, horizon=HORIZON, seed=seed).regret[-1])
-    return np.array(found)
+        totals.append(simulate(policy, world, LAW, horizon=HORIZON, seed=seed).regret[-1])
+    return np.array(totals)
 
 
 def main() -> None:
@@ -48,11 +48,11 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for kind in (DelayedUCB, DelayedThompson):
         for after in (None, AFTER):
-            found = regrets(kind, after, seeds)
+            values = regrets(kind, after, seeds)
             when = "on arrival" if after is None else f"after {after} rounds"
             goal = f"at most {GOAL}" if kind is DelayedUCB and after else ""
-            error = found.std() / len(found) ** 0.5
-            cells = f"{found.mean():.0f} ± {error:.0f} | {found.max():.0f} | {goal}"
+            error = values.std() / len(values) ** 0.5
+            cells = f"{values.mean():.0f} ± {error:.0f} | {values.max():.0f} | {goal}"
             print(f"| {kind.__name__} | {when} | {cells} |", flush=True)
 
 

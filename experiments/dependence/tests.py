@@ -33,19 +33,19 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for depends, tests, share, goal in CASES:
         tables = (journal(depends, seed) for seed in range(first, first + int(share * count)))
-        found: dict[str, list[bool]] = {one: [] for one in tests}
+        rejections: dict[str, list[bool]] = {test: [] for test in tests}
         pending = []
         for table in tables:
             pending.append(1.0 - float(table.arrived.mean()))
-            for one in tests:
-                found[one].append(rejected(table, one))  # type: ignore[arg-type]
+            for test in tests:
+                rejections[test].append(rejected(table, test))  # type: ignore[arg-type]
             if len(pending) % 200 == 0:
-                print(len(pending), {k: np.mean(v) for k, v in found.items()}, file=sys.stderr)
-        for one, values in found.items():
+                print(len(pending), {k: np.mean(v) for k, v in rejections.items()}, file=sys.stderr)
+        for test, values in rejections.items():
             rate = float(np.mean(values))
             error = (rate * (1.0 - rate) / len(values)) ** 0.5
             cells = f"{len(values):,} | {np.mean(pending):.2f} | {rate:.3f} ± {error:.3f}"
-            print(f"| {depends} | {one} | {cells} | {goal} |", flush=True)
+            print(f"| {depends} | {test} | {cells} | {goal} |", flush=True)
 
 
 if __name__ == "__main__":

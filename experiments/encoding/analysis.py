@@ -24,7 +24,7 @@ def summary(table: pd.DataFrame) -> str:
     parts = []
     for problem, horizon in HORIZON.items():
         here = table[table["environment"] == problem]
-        rows = [one.rows for one in WORLDS.values() if one.kind == problem]
+        rows = [world.rows for world in WORLDS.values() if world.kind == problem]
         parts.append(tables.by_delay(here, [problem], DELAYS, rows, "by hand"))
         parts.append(f"{horizon:,} rounds, {here['seed'].nunique()} paired seeds\n")
     return "\n".join(parts).replace("| policy |", "| rows |")

@@ -29,7 +29,7 @@ from experiments.runs import parse, write
 
 
 def sweep(arguments: argparse.Namespace) -> pd.DataFrame:
-    found = []
+    tables = []
     for problem, horizon in HORIZON.items():
         worlds = {name: make for name, make in WORLDS.items() if make.kind == problem}
         seeds = (
@@ -37,7 +37,7 @@ def sweep(arguments: argparse.Namespace) -> pd.DataFrame:
             if problem == "mixed"
             else arguments.seeds[: -(-len(arguments.seeds) // 3)]
         )
-        found.append(
+        tables.append(
             simulate_many(
                 POLICIES,
                 worlds,
@@ -48,7 +48,7 @@ def sweep(arguments: argparse.Namespace) -> pd.DataFrame:
                 jobs=arguments.jobs,
             )
         )
-    return pd.concat(found)
+    return pd.concat(tables)
 
 
 def main() -> None:

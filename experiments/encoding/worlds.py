@@ -49,13 +49,13 @@ class Mixed:
     def by_hand(self, record: Record) -> Vector:
         """Return a row made with knowledge of the problem; a typical row has length 1."""
         numbers = [(record[name] - m) / s for name, (m, s) in NUMBERS.items()]
-        country = [float(record["country"] == one) for one in COUNTRIES]
+        country = [float(record["country"] == name) for name in COUNTRIES]
         row = np.array([1.0, *numbers, *country, float(record["member"])])
         return np.asarray(row / math.sqrt(2.4 + len(NUMBERS)))
 
     def raw(self, record: Record) -> Vector:
         """Return the raw numbers."""
-        country = [float(record["country"] == one) for one in COUNTRIES]
+        country = [float(record["country"] == name) for name in COUNTRIES]
         return np.array([1.0, *(record[name] for name in NUMBERS), *country, record["member"]])
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Record, Vector]]:
@@ -124,13 +124,15 @@ class Encoding:
             return World(
                 problem,
                 arms,
-                lambda one: _float64(features.rows(one, range(arms))),
+                lambda contexts: _float64(features.rows(contexts, range(arms))),
                 features.dim,
                 features.blocks,
             )
         make = getattr(problem, self.rows.replace(" ", "_"))
         width = len(make(sample[0]))
-        return World(problem, arms, lambda one: _float32(in_blocks(make(one), arms)), arms * width)
+        return World(
+            problem, arms, lambda contexts: _float32(in_blocks(make(contexts), arms)), arms * width
+        )
 
 
 def _float64(rows: Any) -> Matrix:

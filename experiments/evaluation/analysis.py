@@ -61,7 +61,7 @@ def section(table: pd.DataFrame, by: list[str], measures: list[str]) -> list[str
     head = [*by[1:], "runs", *(TITLES.get(name, name.replace("_", " ")) for name in measures)]
     out = rule(by[0], head)
     for key, group in table.groupby(by, sort=False):
-        cells = [str(one) for one in (key if isinstance(key, tuple) else (key,))]
+        cells = [str(part) for part in (key if isinstance(key, tuple) else (key,))]
         runs = group[group["measure"].isin(["refused", *measures])].groupby("measure")["runs"].sum()
         cells.append(f"{runs.max():,}")
         for name in measures:
@@ -77,16 +77,16 @@ def section(table: pd.DataFrame, by: list[str], measures: list[str]) -> list[str
 
 def markdown(table: pd.DataFrame) -> str:
     text = []
-    for part, (title, by, measures) in PARTS.items():
+    for part, (title, columns, measures) in PARTS.items():
         here = table[table["part"] == part]
         if not here.empty:
-            text += [f"**{title}**", "", *section(here, by, measures), ""]
+            text += [f"**{title}**", "", *section(here, columns, measures), ""]
     values = table[table["part"] == "values"]
     if not values.empty:
         measures = ["error", "covered", "width", "normal_covered", "normal_width"]
-        kept = values[values["design_at_least"] != ""]
+        designs = values[values["design_at_least"] != ""]
         text += ["**Off-policy values, by effective decisions (design)**", ""]
-        text += [*section(kept, ["design_at_least", "policy"], measures), ""]
+        text += [*section(designs, ["design_at_least", "policy"], measures), ""]
     return "\n".join(text)
 
 

@@ -69,13 +69,13 @@ def measure(case: str, seed: int) -> list[dict[str, Any]]:
     mean = mean_delay(pending)
     # Of nothing that is pending, the log goes on for a while after the last decision.
     now = START + DAYS * DAY + (0 if pending else 20 * DAY)
-    made = START + np.sort(rng.integers(DAYS * DAY, size=count))
-    came = made + (rng.exponential(mean, count) * DAY).astype(np.int64)
-    told = came <= now
+    decided = START + np.sort(rng.integers(DAYS * DAY, size=count))
+    arrived = decided + (rng.exponential(mean, count) * DAY).astype(np.int64)
+    is_reported = arrived <= now
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(told, came, NEVER),
-        value=np.where(told, 1.0, np.nan),
+        made=decided,
+        rewarded=np.where(is_reported, arrived, NEVER),
+        value=np.where(is_reported, 1.0, np.nan),
         rewards=Explicit(),
         as_of=now,
     )
@@ -83,13 +83,13 @@ def measure(case: str, seed: int) -> list[dict[str, Any]]:
     for share in POINTS:
         age = -mean * math.log1p(-share)
         if age < 0.9 * DAYS:
-            found, low, high = curve.at_us(age * DAY)
+            value, low, high = curve.at_us(age * DAY)
             line = {"case": case, "seed": seed, "target": f"F = {share}"}
             lines.append(
                 line
-                | {"error": found - share, "covered": low <= share <= high, "width": high - low}
+                | {"error": value - share, "covered": low <= share <= high, "width": high - low}
             )
-    true = int(((came > now) & (came <= now + AHEAD * DAY)).sum())
+    true = int(((arrived > now) & (arrived <= now + AHEAD * DAY)).sum())
     try:
         expected = forecast(table, f"{AHEAD}d").expected[0]
     except NotEvaluable:  # the log has not seen delays as long as it would need
@@ -104,17 +104,17 @@ def measure_conversions(case: str, seed: int) -> list[dict[str, Any]]:
     count, mean, first, last = RATES[case]
     rng = np.random.default_rng([251, list(RATES).index(case), seed])
     now = START + DAYS * DAY
-    made = START + np.sort(rng.integers(DAYS * DAY, size=count))
-    rate = first + (last - first) * (made - START) / (DAYS * DAY)
+    decided = START + np.sort(rng.integers(DAYS * DAY, size=count))
+    rate = first + (last - first) * (decided - START) / (DAYS * DAY)
     converts = rng.random(count) < rate
     cut = -math.expm1(-WINDOW / mean)
     delay = -mean * np.log1p(-rng.random(count) * cut)
-    came = made + (delay * DAY).astype(np.int64)
-    told = converts & (came <= now)
+    arrived = decided + (delay * DAY).astype(np.int64)
+    is_reported = converts & (arrived <= now)
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(told, came, NEVER),
-        value=np.where(told, 1.0, np.nan),
+        made=decided,
+        rewarded=np.where(is_reported, arrived, NEVER),
+        value=np.where(is_reported, 1.0, np.nan),
         rewards=DefaultAfter(f"{WINDOW}d"),
         mean=0.8 * rate,  # predictions are off by a fifth
         as_of=now,
@@ -122,12 +122,12 @@ def measure_conversions(case: str, seed: int) -> list[dict[str, Any]]:
     curve, lines = delay_curve(table), []
     for share in (0.25, 0.5, 0.75, 0.9):
         age = -mean * math.log1p(-share * cut)
-        found, low, high = curve.at_us(age * DAY)
+        value, low, high = curve.at_us(age * DAY)
         line = {"case": case, "seed": seed, "target": f"F = {share}"}
-        lines.append(line | {"error": found - share, "covered": low <= share <= high})
+        lines.append(line | {"error": value - share, "covered": low <= share <= high})
     for ahead, name in ((None, "all to come"), (AHEAD, f"conversions of the next {AHEAD} days")):
         until = np.inf if ahead is None else now + ahead * DAY
-        true = int((converts & (came > now) & (came <= until)).sum())
+        true = int((converts & (arrived > now) & (arrived <= until)).sum())
         try:
             expected = forecast(table, None if ahead is None else f"{ahead}d").expected[0]
         except NotEvaluable:
@@ -143,21 +143,21 @@ def measure_dependence(case: str, seed: int) -> list[dict[str, Any]]:
     on, count, mean, slower, trend = TESTS[case]
     rng = np.random.default_rng([252, list(TESTS).index(case), seed])
     now = START + DAYS * DAY
-    made = START + np.sort(rng.integers(DAYS * DAY, size=count))
-    passed = (made - START) / (DAYS * DAY)
+    decided = START + np.sort(rng.integers(DAYS * DAY, size=count))
+    passed = (decided - START) / (DAYS * DAY)
     reward = rng.random(count) < 0.1 + 0.4 * passed
     action = rng.random(count) < 0.4 + 0.5 * passed
-    which = reward if on == "reward" else action
-    scale = mean * (1.0 + trend * passed) * np.where(which, slower, 1.0)
-    came = made + (rng.exponential(scale) * DAY).astype(np.int64)
-    told = came <= now
+    is_slow = reward if on == "reward" else action
+    scale = mean * (1.0 + trend * passed) * np.where(is_slow, slower, 1.0)
+    arrived = decided + (rng.exponential(scale) * DAY).astype(np.int64)
+    is_reported = arrived <= now
     table = DecisionTable.of(
-        made=made,
-        rewarded=np.where(told, came, NEVER),
-        value=np.where(told, reward.astype(np.float64), np.nan),
+        made=decided,
+        rewarded=np.where(is_reported, arrived, NEVER),
+        value=np.where(is_reported, reward.astype(np.float64), np.nan),
         action=np.where(action, "b", "a"),
         rewards=Explicit(),
         as_of=now,
     )
-    found = delay_depends(table, on)  # type: ignore[arg-type]
-    return [{"case": case, "seed": seed, "rejected": found.p < 0.05}]
+    test = delay_depends(table, on)  # type: ignore[arg-type]
+    return [{"case": case, "seed": seed, "rejected": test.p < 0.05}]

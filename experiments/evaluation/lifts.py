@@ -37,29 +37,36 @@ DAYS = 90
 def _log(case: str, days: int, a_day: int, rng: np.random.Generator) -> tuple[Any, ...]:
     gains, (slow, fast), _, _ = CASES[case]
     count = days * a_day
-    made = START + np.sort(rng.integers(days * DAY, size=count))
-    held = rng.random(count) < SHARE
+    decided = START + np.sort(rng.integers(days * DAY, size=count))
+    in_holdout = rng.random(count) < SHARE
     chance = np.full(count, BASE)
     if gains:
-        chance = np.where(held, BASE, BASE + GAIN * (1.0 - np.exp(-(made - START) / (10.0 * DAY))))
+        chance = np.where(
+            in_holdout, BASE, BASE + GAIN * (1.0 - np.exp(-(decided - START) / (10.0 * DAY)))
+        )
     reward = (rng.random(count) < chance).astype(np.float64)
-    scale = np.where(held, fast, slow)
+    scale = np.where(in_holdout, fast, slow)
     cut = 1.0 - np.exp(-WINDOW / scale)
     delay = (-scale * np.log1p(-rng.random(count) * cut) * DAY).astype(np.int64)
-    return made, held, chance, reward, delay
+    return decided, in_holdout, chance, reward, delay
 
 
 def _table(case: str, log: tuple[Any, ...], now: int) -> DecisionTable:
-    made, held, _, reward, delay = log
-    here = made <= now
-    made, held, reward, came = made[here], held[here], reward[here], (made + delay)[here]
+    decided, in_holdout, _, reward, delay = log
+    here = decided <= now
+    decided, in_holdout, reward, arrived = (
+        decided[here],
+        in_holdout[here],
+        reward[here],
+        (decided + delay)[here],
+    )
     explicit = CASES[case][2]
-    told = (came <= now) & (explicit | (reward > 0.0))
-    group = np.where(held, "holdout", "bandit")
+    is_reported = (arrived <= now) & (explicit | (reward > 0.0))
+    group = np.where(in_holdout, "holdout", "bandit")
     return DecisionTable.of(
-        made=made,
-        rewarded=np.where(told, came, NEVER),
-        value=np.where(told, reward, np.nan),
+        made=decided,
+        rewarded=np.where(is_reported, arrived, NEVER),
+        value=np.where(is_reported, reward, np.nan),
         group=group,
         rewards=Explicit(f"{WINDOW}d") if explicit else DefaultAfter(f"{WINDOW}d"),
         as_of=now,
@@ -69,11 +76,11 @@ def _table(case: str, log: tuple[Any, ...], now: int) -> DecisionTable:
 def _known_by(table: DecisionTable, now: int) -> DecisionTable:
     """What was known at an earlier time."""
     table = table.select(table.made <= now)
-    told = table.rewarded <= now
+    is_reported = table.rewarded <= now
     return replace(
         table,
-        rewarded=np.where(told, table.rewarded, NEVER),
-        value=np.where(told, table.value, np.nan),
+        rewarded=np.where(is_reported, table.rewarded, NEVER),
+        value=np.where(is_reported, table.value, np.nan),
         as_of=now,
     )
 
@@ -83,14 +90,14 @@ def measure(case: str, seed: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng([240, list(CASES).index(case), seed])
     days = CASES[case][3]
     log = _log(case, days, 1_000, rng)
-    made, held, chance, reward, delay = log
+    decided, in_holdout, chance, reward, delay = log
     truth = float((chance - BASE).mean()) / (1.0 - SHARE) if CASES[case][0] else 0.0
     table = _table(case, log, START + days * DAY)
-    found = lift(table)
-    arrived = made + delay <= START + days * DAY
+    result = lift(table)
+    arrived = decided + delay <= START + days * DAY
     explicit = CASES[case][2]
     means, errors = [], []
-    for group in (~held, held):
+    for group in (~in_holdout, in_holdout):
         here = group & arrived if explicit else group
         so_far = (reward * arrived)[here]
         means.append(so_far.mean())
@@ -99,10 +106,10 @@ def measure(case: str, seed: int) -> list[dict[str, Any]]:
     line = {
         "case": case,
         "seed": seed,
-        "error": found.difference - truth,
-        "covered": found.low <= truth <= found.high,
-        "rejected": found.p < 0.05,
-        "width": found.high - found.low,
+        "error": result.difference - truth,
+        "covered": result.low <= truth <= result.high,
+        "rejected": result.p < 0.05,
+        "width": result.high - result.low,
         "plain_rejected": bool(abs(plain) > 1.96 * error),
     }
     return [line]
@@ -115,15 +122,15 @@ def look(case: str, seed: int) -> list[dict[str, Any]]:
     alarm = peeked = False
     whole = _table(case, log, START + (DAYS + WINDOW) * DAY)
     for day in range(WINDOW + 2, DAYS + 1):
-        found = final_difference(_known_by(whole, START + day * DAY))
-        if found is not None:
-            alarm |= not found[1] <= 0.0 <= found[2]
-            peeked |= abs(found[0]) > 1.96 * _error(log, START + (day - WINDOW) * DAY)
+        result = final_difference(_known_by(whole, START + day * DAY))
+        if result is not None:
+            alarm |= not result[1] <= 0.0 <= result[2]
+            peeked |= abs(result[0]) > 1.96 * _error(log, START + (day - WINDOW) * DAY)
     return [{"case": case, "seed": seed, "alarm": alarm, "peeking_alarm": peeked}]
 
 
 def _error(log: tuple[Any, ...], until: int) -> float:
     """The standard error of a difference of means, by the decisions made until then."""
-    made, held, _, reward, _ = log
-    parts = [reward[(made <= until) & group] for group in (held, ~held)]
+    decided, in_holdout, _, reward, _ = log
+    parts = [reward[(decided <= until) & group] for group in (in_holdout, ~in_holdout)]
     return float(np.sqrt(sum(part.var() / len(part) for part in parts)))

@@ -75,8 +75,8 @@ class World:
     def means(self, rows: Array) -> Array:
         """What rows are worth: not quite what a logistic model can say."""
         bend = 0.6 * np.sin(4.0 * rows[:, :, 1]) * (rows[:, :, 2] > 0.0)
-        found: Array = 1.0 / (1.0 + np.exp(-(rows @ self.theta + bend)))
-        return found
+        means: Array = 1.0 / (1.0 + np.exp(-(rows @ self.theta + bend)))
+        return means
 
     def targets(self, rows: Array, seed: int) -> dict[str, Array]:
         """Policies that know nothing of the log: for each row its probability."""
@@ -124,15 +124,15 @@ class Log:
 
     def table(self, conversions: bool = False) -> DecisionTable:
         """What is known after the last round; with ``conversions`` only good rewards are told."""
-        made = np.arange(len(self.chosen), dtype=np.int64) * ROUND
-        came = made + (self.delay * ROUND).astype(np.int64)
-        told = came <= made[-1]
+        decided = np.arange(len(self.chosen), dtype=np.int64) * ROUND
+        arrived = decided + (self.delay * ROUND).astype(np.int64)
+        is_reported = arrived <= decided[-1]
         if conversions:
-            told &= self.reward > 0.0
+            is_reported &= self.reward > 0.0
         return DecisionTable.of(
-            made=made,
-            rewarded=np.where(told, came, NEVER),
-            value=np.where(told, self.reward, np.nan),
+            made=decided,
+            rewarded=np.where(is_reported, arrived, NEVER),
+            value=np.where(is_reported, self.reward, np.nan),
             rewards=DefaultAfter(f"{self.longest}s") if conversions else Explicit(),
             propensity=self.shares[np.arange(len(self.chosen)), self.chosen],
         )
@@ -153,10 +153,10 @@ def delays_of(kind: str, uniform: Array, reward: Array) -> tuple[Array, int]:
     spread, wait = 0.5 * ROUNDS, 0.3 * ROUNDS if pending > 0.4 else 0.0
     if dependent:
         fast, slow = (cut_exponential(uniform, scale, spread) for scale in (0.1 * ROUNDS, None))
-        found = np.where(reward > 0.0, fast, slow)
+        span = np.where(reward > 0.0, fast, slow)
     else:
-        found = cut_exponential(uniform, 0.4 * ROUNDS, spread)
-    return np.floor(wait + found), int(wait + spread)
+        span = cut_exponential(uniform, 0.4 * ROUNDS, spread)
+    return np.floor(wait + span), int(wait + spread)
 
 
 def log_of(policy: Policy, kind: str, seed: int) -> Log:
@@ -170,21 +170,21 @@ def log_of(policy: Policy, kind: str, seed: int) -> Log:
     longest = delays_of(kind, wait, luck)[1]
     learner = Learner(policy, kernels=complete())
     arriving: list[list[int]] = [[] for _ in range(ROUNDS)]
-    kept: list[tuple[Array, float, float]] = []
+    observations: list[tuple[Array, float, float]] = []
     chosen, shares = [], []
     for t in range(ROUNDS):
         for s in arriving[t]:
-            learner.learn(*kept[s])
+            learner.learn(*observations[s])
         choice = policy.choose(learner.model, rows[t], draws)
         y = float(rewards[t, choice.index])
         learner.add_pending(rows[t, choice.index], choice.weight)
-        kept.append((rows[t, choice.index], y, choice.weight))
+        observations.append((rows[t, choice.index], y, choice.weight))
         due = t + int(waits[int(y)][t]) + 1
         if due < ROUNDS:
             arriving[due].append(t)
         chosen.append(choice.index)
         shares.append(choice.shares)
-    reward = np.array([y for _, y, _ in kept])
+    reward = np.array([y for _, y, _ in observations])
     delay = np.where(reward > 0.0, waits[1], waits[0])
     return Log(rows, np.array(chosen), np.array(shares, dtype=np.float64), reward, delay, longest)
 

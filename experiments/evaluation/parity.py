@@ -39,14 +39,14 @@ class StandIn(types.ModuleType):
 def stand_in() -> None:
     names = ["torch", "mypy_extensions", "tqdm", "yaml", "matplotlib", "seaborn"]
     torch = ["torch.nn", "torch.optim", "torch.utils", "torch.utils.data", "torch.nn.functional"]
-    for name in [one for one in names if importlib.util.find_spec(one) is None]:
+    for name in [module for module in names if importlib.util.find_spec(module) is None]:
         sys.modules[name] = StandIn(name)
         if name == "torch":
-            sys.modules |= {one: StandIn(one) for one in torch}
-    found = importlib.util.find_spec("obp")
-    assert found is not None
-    assert found.submodule_search_locations is not None
-    root = Path(found.submodule_search_locations[0])
+            sys.modules |= {module: StandIn(module) for module in torch}
+    spec = importlib.util.find_spec("obp")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    root = Path(spec.submodule_search_locations[0])
     for name, place in (("obp", root), ("obp.ope", root / "ope")):  # without all they import
         module = types.ModuleType(name)
         module.__path__ = [str(place)]
@@ -64,15 +64,15 @@ def main() -> None:
 
     from estimators.bandits import ips, snips
 
-    found = {}
-    for name, one in (("vw ips", ips.Estimator()), ("vw snips", snips.Estimator())):
+    values = {}
+    for name, estimator in (("vw ips", ips.Estimator()), ("vw snips", snips.Estimator())):
         for t in range(DECISIONS):
-            one.add_example(propensity[t], reward[t], target[t, action[t]])
-        found[name] = one.get()
+            estimator.add_example(propensity[t], reward[t], target[t, action[t]])
+        values[name] = estimator.get()
     stand_in()
     from obp.ope import estimators as obp
 
-    given = {
+    inputs = {
         "reward": reward,
         "action": action,
         "pscore": propensity,
@@ -80,12 +80,12 @@ def main() -> None:
         "position": np.zeros(DECISIONS, dtype=int),
     }
     fitted = {"estimated_rewards_by_reg_model": model[:, :, None]}
-    found["obp ips"] = obp.InverseProbabilityWeighting().estimate_policy_value(**given)
-    found["obp snips"] = obp.SelfNormalizedInverseProbabilityWeighting().estimate_policy_value(
-        **given
+    values["obp ips"] = obp.InverseProbabilityWeighting().estimate_policy_value(**inputs)
+    values["obp snips"] = obp.SelfNormalizedInverseProbabilityWeighting().estimate_policy_value(
+        **inputs
     )
-    found["obp dr"] = obp.DoublyRobust().estimate_policy_value(**given, **fitted)
-    found["obp sndr"] = obp.SelfNormalizedDoublyRobust().estimate_policy_value(**given, **fitted)
+    values["obp dr"] = obp.DoublyRobust().estimate_policy_value(**inputs, **fitted)
+    values["obp sndr"] = obp.SelfNormalizedDoublyRobust().estimate_policy_value(**inputs, **fitted)
     fixture = {
         "made_with": {name: version(name) for name in ("vw-estimators", "obp")},
         "logged": logged.tolist(),
@@ -93,7 +93,7 @@ def main() -> None:
         "model": model.tolist(),
         "action": action.tolist(),
         "reward": reward.tolist(),
-        "values": {name: float(value) for name, value in found.items()},
+        "values": {name: float(value) for name, value in values.items()},
     }
     FIXTURE.write_text(json.dumps(fixture) + "\n")
     print(json.dumps(fixture["values"], indent=1))

@@ -48,12 +48,14 @@ def main() -> None:
             for line in PARTS[part].measure(*cell, seed)
         ]
         new = pd.DataFrame(lines).fillna({name: "" for name in CELL})
-        by = [name for name in CELL if name in new and name != "design_at_least"]
-        for key, group in new.groupby(by):
-            known = committed[committed["part"] == part]
-            for name, value in zip(by, key, strict=True):
-                known = known[known[name] == str(value)]
-            outside += sum(_is_outside(part, key, group, known, one) for one in measures)
+        keys = [name for name in CELL if name in new and name != "design_at_least"]
+        for key, group in new.groupby(keys):
+            reference = committed[committed["part"] == part]
+            for name, value in zip(keys, key, strict=True):
+                reference = reference[reference[name] == str(value)]
+            outside += sum(
+                _is_outside(part, key, group, reference, measure) for measure in measures
+            )
     if outside:
         sys.exit(f"{outside} cells are outside: run sweep.py and analysis.py, and see what changed")
 
@@ -70,10 +72,10 @@ def _is_outside(
         return False
     mean, error, runs = pooled(table)
     spread = error * runs**0.5 * (1 / len(values) + 1 / runs) ** 0.5
-    away = (values.mean() - mean) / max(spread, 1e-12)
+    distance = (values.mean() - mean) / max(spread, 1e-12)
     name = ", ".join([part, *map(str, key), measure])
-    print(f"{name:<64} {values.mean():9.4f} {mean:9.4f} {away:+5.1f}")
-    return abs(away) > WIDTH
+    print(f"{name:<64} {values.mean():9.4f} {mean:9.4f} {distance:+5.1f}")
+    return abs(distance) > WIDTH
 
 
 if __name__ == "__main__":

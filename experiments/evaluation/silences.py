@@ -32,13 +32,13 @@ def drawn(per_median: float, median: float, seed: int) -> tuple[DecisionTable, f
     rng = np.random.default_rng([260, seed])
     hours = 2 * DAYS * 24.0
     count = rng.poisson(per_median / median / RATE * hours)
-    made = START + np.sort(rng.random(count) * hours * HOUR).astype(np.int64)
+    decided = START + np.sort(rng.random(count) * hours * HOUR).astype(np.int64)
     delay = rng.exponential(median / math.log(2.0), count)
     converts = rng.random(count) < RATE
-    came = np.where(converts, made + (delay * HOUR).astype(np.int64), NEVER)
+    arrived = np.where(converts, decided + (delay * HOUR).astype(np.int64), NEVER)
     table = DecisionTable.of(
-        made=made,
-        rewarded=came,
+        made=decided,
+        rewarded=arrived,
         value=np.where(converts, 1.0, np.nan),
         rewards=DefaultAfter(f"{int(14 * median)}h"),
     )
@@ -48,11 +48,11 @@ def drawn(per_median: float, median: float, seed: int) -> tuple[DecisionTable, f
 def known(table: DecisionTable, now: int, stop: int) -> DecisionTable:
     """What is known at a moment, if the feed has stopped at another."""
     here = table.select(table.made <= now)
-    told = (here.rewarded != NEVER) & (here.rewarded <= min(now, stop))
+    is_reported = (here.rewarded != NEVER) & (here.rewarded <= min(now, stop))
     return replace(
         here,
-        rewarded=np.where(told, here.rewarded, NEVER),
-        value=np.where(told, here.value, np.nan),
+        rewarded=np.where(is_reported, here.rewarded, NEVER),
+        value=np.where(is_reported, here.value, np.nan),
         as_of=now,
     )
 
@@ -87,9 +87,9 @@ def main() -> None:
                 now = START + hour * HOUR
                 here = known(table, now, now)
                 for alarm in false:
-                    given = alarm(here)
-                    false[alarm] += given and not alarmed[alarm]
-                    alarmed[alarm] = given
+                    is_raised = alarm(here)
+                    false[alarm] += is_raised and not alarmed[alarm]
+                    alarmed[alarm] = is_raised
         print(
             f"{per_median:g} in a median delay of {median:g} h: noticed {noticed / runs:.3f}; false"
             f" alarms a month: {false[stopped] / runs:.2f} stopped, {false[slowed] / runs:.2f}"

@@ -43,24 +43,24 @@ class Part(NamedTuple):
 PARTS = {
     "values": Part(values.measure, tuple(itertools.product(POLICIES, DELAYS)), 500),
     "floorless": Part(values.measure, tuple(itertools.product(WITHOUT_FLOOR, ["20 %"])), 100),
-    "lift": Part(lifts.measure, tuple((one,) for one in lifts.CASES), 2_000),
-    "looks": Part(lifts.look, tuple((one,) for one in lifts.LOOKS), 2_000),
-    "curves": Part(curves.measure, tuple((one,) for one in curves.CASES), 2_000),
-    "conversions": Part(curves.measure_conversions, tuple((one,) for one in curves.RATES), 2_000),
-    "dependence": Part(curves.measure_dependence, tuple((one,) for one in curves.TESTS), 2_000),
+    "lift": Part(lifts.measure, tuple((case,) for case in lifts.CASES), 2_000),
+    "looks": Part(lifts.look, tuple((look,) for look in lifts.LOOKS), 2_000),
+    "curves": Part(curves.measure, tuple((case,) for case in curves.CASES), 2_000),
+    "conversions": Part(curves.measure_conversions, tuple((rate,) for rate in curves.RATES), 2_000),
+    "dependence": Part(curves.measure_dependence, tuple((test,) for test in curves.TESTS), 2_000),
 }
 
 
 def run(name: str, runs: int | None, finished: Path) -> None:
     """Measure what is missing of a part; all cells grow alike, so that one can stop early."""
     part = PARTS[name]
-    known = {(one["part"], *one["key"]) for one in _lines(finished)}
+    finished_keys = {(line["part"], *line["key"]) for line in _lines(finished)}
     cells = list(part.cells)
     with finished.open("a") as file:
         for seed in tqdm(range(runs or part.runs), unit="run", desc=name, mininterval=30):
             for cell in cells:
                 key = (*cell, seed)
-                if (name, *key) in known:
+                if (name, *key) in finished_keys:
                     continue
                 lines = part.measure(*cell, seed)
                 print(json.dumps({"part": name, "key": key, "lines": lines}), file=file, flush=True)
@@ -75,23 +75,23 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
 
 def summary(path: Path) -> pd.DataFrame:
     """Mean and spread of every measure of every cell."""
-    rows = [{"part": one["part"], **line} for one in _lines(path) for line in one["lines"]]
+    rows = [{"part": entry["part"], **line} for entry in _lines(path) for line in entry["lines"]]
     table = pd.DataFrame(rows).drop(columns="seed")
     if "design" in table:
         table["design_at_least"] = pd.cut(
             table["design"], [20, 60, 200, float("inf")], labels=["20", "60", "200"], right=False
         ).astype(object)
-    by = [name for name in CELL if name in table]
-    table[by] = table[by].fillna("")
-    found = []
-    for key, group in table.groupby(by, sort=False):
-        for measure in group.columns.difference(by):
+    keys = [name for name in CELL if name in table]
+    table[keys] = table[keys].fillna("")
+    lines = []
+    for key, group in table.groupby(keys, sort=False):
+        for measure in group.columns.difference(keys):
             numbers = group[measure].dropna().astype(float)
             if len(numbers):
-                line = dict(zip(by, key, strict=True))
+                line = dict(zip(keys, key, strict=True))
                 line |= {"measure": measure, "runs": len(numbers)}
-                found.append(line | {"mean": numbers.mean(), "sd": numbers.std(ddof=0)})
-    return pd.DataFrame(found)
+                lines.append(line | {"mean": numbers.mean(), "sd": numbers.std(ddof=0)})
+    return pd.DataFrame(lines)
 
 
 def main() -> None:

@@ -61,19 +61,19 @@ def _evaluated(
             "refused": True,
         }
         try:
-            found = off_policy_value(table, offers, target, FAMILY, predicted=predicted)
+            value = off_policy_value(table, offers, target, FAMILY, predicted=predicted)
         except NotEvaluable:
             lines.append(line)
             continue
         normal = _normal_width(table, offers, target, predicted, conversions)
         line |= {
             "refused": False,
-            "design": found.effective_sample_size,
-            "error": found.value - truth,
-            "covered": found.low <= truth <= found.high,
-            "width": min(found.high, 1.0) - max(found.low, 0.0),
-            "normal_covered": abs(found.dr - truth) <= normal,
-            "normal_width": min(found.dr + normal, 1.0) - max(found.dr - normal, 0.0),
+            "design": value.effective_sample_size,
+            "error": value.value - truth,
+            "covered": value.low <= truth <= value.high,
+            "width": min(value.high, 1.0) - max(value.low, 0.0),
+            "normal_covered": abs(value.dr - truth) <= normal,
+            "normal_width": min(value.dr + normal, 1.0) - max(value.dr - normal, 0.0),
             **_always(table, offers, target, log.longest, truth, seed % 10 == 0),
         }
         lines.append(line)
@@ -112,10 +112,10 @@ def _always(
 ) -> dict[str, Any]:
     """Whether the truth is never rejected at any time; and how wide the interval ends."""
     final = table.age >= longest * ROUND
-    came = table.delay <= longest * ROUND
-    if not table.conversions and not came[final].all():
+    has_arrived = table.delay <= longest * ROUND
+    if not table.conversions and not has_arrived[final].all():
         raise AssertionError("an outcome came later than it can")
-    value = np.where(came, table.value, 0.0)[final]
+    value = np.where(has_arrived, table.value, 0.0)[final]
     ratio = (target[offers.chosen] / offers.propensity[offers.chosen])[final]
     terms, mirrored = ratio * value, ratio * (1.0 - value)
     looks = np.linspace(0, len(terms), LOOKS + 1).astype(int)[1:]
@@ -123,8 +123,8 @@ def _always(
         is_rejected(terms[:look], truth, 0.025) or is_rejected(mirrored[:look], 1.0 - truth, 0.025)
         for look in looks
     )
-    found: dict[str, Any] = {"always": not rejected}
+    row: dict[str, Any] = {"always": not rejected}
     if wide:  # a search: for some logs only
         low, high = betting_interval(terms, mirrored, 0.95, 1e-3)
-        found["always_width"] = high - low
-    return found
+        row["always_width"] = high - low
+    return row

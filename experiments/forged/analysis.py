@@ -45,15 +45,15 @@ def forged_taken(answers: pd.DataFrame, way: str) -> tuple[int, int]:
 
 def broken(runs: pd.DataFrame, answers: pd.DataFrame) -> list[str]:
     """What should hold with tokens enforced, and does not."""
-    taken, sent = forged_taken(answers, ENFORCED)
-    found = []
-    if taken or not sent:
-        found.append(f"{taken} of {sent} forged rewards were taken")
+    accepted, total = forged_taken(answers, ENFORCED)
+    problems = []
+    if accepted or not total:
+        problems.append(f"{accepted} of {total} forged rewards were taken")
     for world in runs["environment"].unique():
-        by = shift(runs[runs["environment"] == world], ENFORCED)
-        if not abs(by) <= MOST:
-            found.append(f"the regret of {world} has shifted by {by:+.2%}")
-    return found
+        change = shift(runs[runs["environment"] == world], ENFORCED)
+        if not abs(change) <= MOST:
+            problems.append(f"the regret of {world} has shifted by {change:+.2%}")
+    return problems
 
 
 def of_regret(runs: pd.DataFrame) -> list[str]:
@@ -64,13 +64,13 @@ def of_regret(runs: pd.DataFrame) -> list[str]:
         columns = ["regret", "shift", "of a seed", "other choices", "learned of told"]
         lines += [f"**{world}**", "", *rule("way", columns)]
         for way in WAYS:
-            mine, by = here[here["way"] == way], shifts(here, way)
+            selected, changes = here[here["way"] == way], shifts(here, way)
             cells = [
-                f"{mine['regret'].mean():.1f}±{mine['regret'].sem():.1f}",
+                f"{selected['regret'].mean():.1f}±{selected['regret'].sem():.1f}",
                 f"{shift(here, way):+.2%}",
-                f"{by.min():+.1%} to {by.max():+.1%}",
-                f"{mine['others'].sum() / (HORIZON * len(mine)):.2%}",
-                f"{mine['learned'].sum():,} of {mine['told'].sum():,}",
+                f"{changes.min():+.1%} to {changes.max():+.1%}",
+                f"{selected['others'].sum() / (HORIZON * len(selected)):.2%}",
+                f"{selected['learned'].sum():,} of {selected['told'].sum():,}",
             ]
             lines.append(f"| {way} | " + " | ".join(cells) + " |")
         lines.append("")
@@ -81,8 +81,8 @@ def of_answers(answers: pd.DataFrame) -> list[str]:
     """A row for each kind of token."""
     ways = (ENFORCED, REPORTED, OFF)
     lines = rule("token", [*(f"taken: {way}" for way in ways), "why not, when enforced"])
-    for token, mine in answers.groupby("token", sort=False):
-        counts = mine.groupby(["way", "answer"])["count"].sum()
+    for token, selected in answers.groupby("token", sort=False):
+        counts = selected.groupby(["way", "answer"])["count"].sum()
         cells = [f"{counts.get((way, TAKEN), 0):,} of {counts[way].sum():,}" for way in ways]
         why = ", ".join(answer for answer in counts[ENFORCED].index if answer != TAKEN)
         lines.append(f"| {token} | " + " | ".join([*cells, why or "–"]) + " |")
@@ -95,8 +95,8 @@ def main() -> None:
     seeds = runs["seed"].nunique()
     head = f"Regret after {HORIZON:,} rounds, {seeds} seeds, and what the attacker was answered.\n"
     publish("\n".join([head, *of_regret(runs), *of_answers(answers), ""]), path)
-    if found := broken(runs, answers):
-        sys.exit("with tokens enforced: " + "; ".join(found))
+    if problems := broken(runs, answers):
+        sys.exit("with tokens enforced: " + "; ".join(problems))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,9 @@ class Attacker:
         self, kind: str, id: str, value: float, token: str | None, at: int | None = None
     ) -> None:
         path, body = f"/v1/{self._bandit}/decisions/{id}/reward", {"value": value, "token": token}
-        status, found = self._caller.ask("PUT", path, {**body, "at": at})
+        status, response = self._caller.ask("PUT", path, {**body, "at": at})
         if status not in (202, 403, 422):
-            raise RuntimeError(f"{path}: {status} {found}")
+            raise RuntimeError(f"{path}: {status} {response}")
         # The detail of 422 has the times of this reward.
-        refused = "it is dated before its decision" if status == 422 else found.get("detail", "")
+        refused = "it is dated before its decision" if status == 422 else response.get("detail", "")
         self.answers[kind, TAKEN if status == 202 else refused] += 1

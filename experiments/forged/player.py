@@ -63,56 +63,58 @@ def play(
     rounds = world.rounds(horizon, contexts)
     choices: list[int] = []
     truth: list[dict[str, Any]] = []
-    regret, told = 0.0, 0
+    regret, reported = 0.0, 0
     while step := list(islice(rounds, STEP)):
         start = len(truth)
         offers = [{"rows": rows.tolist()} for rows, _ in step]
-        made = caller.tell("POST", f"{path}/decisions/batch", {"requests": offers})["decisions"]
-        for one, (_, means) in zip(made, step, strict=True):
-            mean = float(means[one["index"]])
+        decisions = caller.tell("POST", f"{path}/decisions/batch", {"requests": offers})[
+            "decisions"
+        ]
+        for entry, (_, means) in zip(decisions, step, strict=True):
+            mean = float(means[entry["index"]])
             value = world.reward(mean, float(uniform[len(truth)]))
-            truth.append({"id": one["id"], "value": value, "token": one.get("token")})
-            choices.append(one["index"])
+            truth.append({"id": entry["id"], "value": value, "token": entry.get("token")})
+            choices.append(entry["index"])
             regret += float(means.max()) - mean
         if attacked:  # before the truth is told
             for k in draws.choice(len(step), FORGED, replace=False).tolist():
-                one, means = made[k], step[k][1]
-                attacker.forge(one["id"], is_best=means[one["index"]] == means.max())
-        came = [truth[s] for t in range(start, len(truth)) for s in arrivals.pop(t + 1, ())]
-        if came:
-            caller.tell("POST", f"{path}/rewards/batch", {"rewards": came})
-        told += len(came)
+                entry, means = decisions[k], step[k][1]
+                attacker.forge(entry["id"], is_best=means[entry["index"]] == means.max())
+        rewards = [truth[s] for t in range(start, len(truth)) for s in arrivals.pop(t + 1, ())]
+        if rewards:
+            caller.tell("POST", f"{path}/rewards/batch", {"rewards": rewards})
+        reported += len(rewards)
         if attacked:
-            for one in came[:REPLAYED]:
-                attacker.replay(**one)
-        records = BEFORE + len(truth) + told + attacker.taken
+            for entry in rewards[:REPLAYED]:
+                attacker.replay(**entry)
+        records = BEFORE + len(truth) + reported + attacker.taken
         state = _state_at(records, caller, path)
     caller.close()
-    return Played(regret, choices, told, state["observations"] - 1, attacker.answers)
+    return Played(regret, choices, reported, state["observations"] - 1, attacker.answers)
 
 
 def _begin(port: int, bandit: str, caller: Caller, dim: int) -> None:
     """Have the learner's only fit over, which follows the first reward: of a row of zeros."""
     path = f"/v1/{bandit}/decisions"
-    made = caller.tell("POST", path, {"rows": [[0.0] * dim]})
-    reward = {"value": 0.0, "token": made.get("token")}
-    caller.tell("PUT", f"{path}/{made['id']}/reward", reward)
-    done = f'belated_fit_seconds_count{{bandit="{bandit}"}} 1.0'
+    decision = caller.tell("POST", path, {"rows": [[0.0] * dim]})
+    reward = {"value": 0.0, "token": decision.get("token")}
+    caller.tell("PUT", f"{path}/{decision['id']}/reward", reward)
+    metric = f'belated_fit_seconds_count{{bandit="{bandit}"}} 1.0'
 
     def is_over() -> bool:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            return done in answer.read().decode()
+            return metric in answer.read().decode()
 
     eventually(is_over, f"{bandit} has not been fitted", seconds=120, pause=0.05)
 
 
 def _state_at(records: int, caller: Caller, path: str) -> dict[str, Any]:
     """How the bandit stands, once its model knows so many records."""
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
 
     def is_so() -> bool:
-        found.update(caller.tell("GET", path))
-        return bool(found["version"] == records)
+        state.update(caller.tell("GET", path))
+        return bool(state["version"] == records)
 
     eventually(is_so, f"{path} has not learned {records} records", seconds=120, pause=0.02)
-    return found
+    return state

@@ -30,14 +30,16 @@ def main() -> None:
             ROUNDS,
         )
     print(runs.to_string(index=False))
-    found = broken(runs, answers)
-    taken, sent = forged_taken(answers, REPORTED)
-    others = runs.groupby("way")["others"].sum()
-    if taken < sent or not others[REPORTED]:
-        found.append(f"reported only, {taken} of {sent} were taken, {others[REPORTED]} choices")
-    if found:
-        sys.exit("; ".join(found))
-    print(f"enforced, none of {sent} forged rewards was taken; reported only, {taken} were")
+    problems = broken(runs, answers)
+    accepted, total = forged_taken(answers, REPORTED)
+    changed = runs.groupby("way")["others"].sum()
+    if accepted < total or not changed[REPORTED]:
+        problems.append(
+            f"reported only, {accepted} of {total} were taken, {changed[REPORTED]} choices"
+        )
+    if problems:
+        sys.exit("; ".join(problems))
+    print(f"enforced, none of {total} forged rewards was taken; reported only, {accepted} were")
 
 
 if __name__ == "__main__":

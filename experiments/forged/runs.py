@@ -66,13 +66,13 @@ def play_all(dsn: str, runs: Sequence[Run], horizon: int) -> tuple[pd.DataFrame,
     ):
         played = dict(zip(runs, pool.map(lambda run: run.play(port, horizon), runs), strict=True))
     rows, answers = [], []
-    for run, found in played.items():
+    for run, result in played.items():
         honest = played[run._replace(way=HONEST)].choices
-        others = sum(a != b for a, b in zip(found.choices, honest, strict=True))
-        what = {"regret": found.regret, "others": others, "told": found.told}
-        rows.append({**run._asdict(), **what, "learned": found.learned})
+        changed = sum(a != b for a, b in zip(result.choices, honest, strict=True))
+        columns = {"regret": result.regret, "others": changed, "told": result.told}
+        rows.append({**run._asdict(), **columns, "learned": result.learned})
         answers += [
             {**run._asdict(), "token": token, "answer": answer, "count": count}
-            for (token, answer), count in found.answers.items()
+            for (token, answer), count in result.answers.items()
         ]
     return pd.DataFrame(rows), pd.DataFrame(answers)

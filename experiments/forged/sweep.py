@@ -36,15 +36,15 @@ TOGETHER = 2
 def main() -> None:
     arguments = parse(__doc__, Path(__file__).parent, seeds=20)
     cells = list(product(WORLDS, arguments.seeds))
-    found = []
+    results = []
     with database() as dsn, tqdm(total=len(cells), unit="seed") as bar:
         for start in range(0, len(cells), TOGETHER):
             part = cells[start : start + TOGETHER]
-            found.append(
+            results.append(
                 play_all(dsn, [Run(*cell, way) for cell, way in product(part, WAYS)], HORIZON)
             )
             bar.update(len(part))
-    runs, answers = (pd.concat(tables) for tables in zip(*found, strict=True))
+    runs, answers = (pd.concat(tables) for tables in zip(*results, strict=True))
     counts = answers.groupby(["way", "token", "answer"], sort=False)["count"].sum()
     counts.to_csv(arguments.output.with_name("answers.csv"))
     columns = ["way", "environment", "seed", "regret", "others", "told", "learned"]

@@ -58,9 +58,9 @@ def short(table: pd.DataFrame) -> Iterator[Line]:
     for policy, most in MOST.items():
         mean = float(runs[policy].mean())
         cell = f"replaced, fresh, T = {SHORT:,}: {policy}"
-        none, found = _shown(runs["none"]), _shown(runs[policy])
+        none, shown = _shown(runs["none"]), _shown(runs[policy])
         holds = "yes" if mean <= most else "no"
-        yield Line(cell, len(runs), none, "", found, "", f"{most:.0f}", holds)
+        yield Line(cell, len(runs), none, "", shown, "", f"{most:.0f}", holds)
 
 
 def cells(table: pd.DataFrame) -> Iterator[Line]:
@@ -71,7 +71,7 @@ def cells(table: pd.DataFrame) -> Iterator[Line]:
         if len(runs) < 2:
             continue
         stays = world.startswith("stays")
-        singles = ["none"] if stays else [name_of(one) for one in SINGLE]
+        singles = ["none"] if stays else [name_of(policy) for policy in SINGLE]
         best = min(singles, key=lambda name: float(runs[name].mean()))
         ratio, error = _ratio(runs["auto"], runs[best])
         bound = STAYS if stays else CHANGES[delay]

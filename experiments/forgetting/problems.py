@@ -80,7 +80,7 @@ def name_of(half_life: int | str | None) -> str:
     return "none" if half_life is None else str(half_life)
 
 
-POLICIES = {name_of(one): policy(one) for one in ("auto", *SINGLE)}
+POLICIES = {name_of(half_life): policy(half_life) for half_life in ("auto", *SINGLE)}
 ROWS: dict[str, Callable[[int], GLM]] = {"fresh": fresh, "fixed": fixed}
 WORLDS: dict[str, Callable[[int], Environment]] = {
     f"{kind}, {rows}": partial(changing, rows=make, kind=kind)

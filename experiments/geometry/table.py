@@ -103,17 +103,19 @@ def main() -> None:
         "|---|---|--:|--:|",
     ]
     for problem, make in PROBLEMS.items():
-        found: dict[str, Vector] = {}
+        regrets: dict[str, Vector] = {}
         for name, policy in POLICIES.items():
             runs = []
             for seed in range(first, first + count):
                 world = make(seed)
                 trace = simulate(policy(world.dim), world, LAW, horizon=HORIZON, seed=seed)
                 runs.append(trace.regret[-1])
-            found[name] = np.array(runs)
-            ratio = float(found[name].mean() / found["UCB"].mean())
-            off = (found[name] - ratio * found["UCB"]).std() / found["UCB"].mean() / count**0.5
-            mean, error = found[name].mean(), found[name].std() / count**0.5
+            regrets[name] = np.array(runs)
+            ratio = float(regrets[name].mean() / regrets["UCB"].mean())
+            off = (
+                (regrets[name] - ratio * regrets["UCB"]).std() / regrets["UCB"].mean() / count**0.5
+            )
+            mean, error = regrets[name].mean(), regrets[name].std() / count**0.5
             cells = f"{mean:.1f} ± {error:.1f} | {ratio:.2f} ± {off:.2f}"
             lines.append(f"| {problem} | {name} | {cells} |")
             print(lines[-1], flush=True)

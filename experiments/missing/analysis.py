@@ -40,9 +40,9 @@ Missing = dict[tuple[str, str], np.ndarray]
 
 def value(bounds: Bounds, name: str, what: str) -> float:
     """What a bound says of a count, where it holds."""
-    found = bounds[name].value if what == LAST else bounds[name].maximum
-    assert found is not None
-    return found
+    bound = bounds[name].value if what == LAST else bounds[name].maximum
+    assert bound is not None
+    return bound
 
 
 def values(bounds: Bounds, what: str) -> dict[str, float]:
@@ -60,19 +60,21 @@ def times(ratio: float) -> str:
 
 
 def markdown(missing: Missing, bounds: dict[str, Bounds]) -> str:
-    both = f"in round {HORIZON:,} / at most, in any round up to it"
-    out = [f"How many times the truth a bound is, {both}", ""]
+    title = f"in round {HORIZON:,} / at most, in any round up to it"
+    out = [f"How many times the truth a bound is, {title}", ""]
     out += rule("delays", ["95 % quantile", *NAMES, "exceeded"])
-    for process, of in bounds.items():
-        counts = {what: missing[process, what] for what in TITLES}
-        truth = {what: quantile(counts[what], 1 - DELTA)[0] for what in TITLES}
-        cells = [" / ".join(f"{truth[what]:,.0f}" for what in TITLES)]
+    for process, by_name in bounds.items():
+        counts = {key: missing[process, key] for key in TITLES}
+        truth = {key: quantile(counts[key], 1 - DELTA)[0] for key in TITLES}
+        cells = [" / ".join(f"{truth[key]:,.0f}" for key in TITLES)]
         for name in NAMES:
             words = [
-                times(value(of, name, what) / truth[what]) for what in TITLES if of[name].holds
+                times(value(by_name, name, key) / truth[key])
+                for key in TITLES
+                if by_name[name].holds
             ]
             cells.append(" / ".join(words) or "–")
-        worst = [max(shares(counts[what], of, what).values()) for what in TITLES]
+        worst = [max(shares(counts[key], by_name, key).values()) for key in TITLES]
         cells.append(" / ".join(f"{share:.2%}" for share in worst))
         out.append(f"| {process} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
@@ -87,15 +89,15 @@ def figure(missing: Missing, bounds: dict[str, Bounds]) -> Figure:
         " The last three are not the paper's."
     )
     chart, axes = columns(TITLE, about, list(NAMES), list(bounds), row=0.25)
-    for y, (process, of) in enumerate(bounds.items()):
+    for y, (process, by_name) in enumerate(bounds.items()):
         truth, low, high = quantile(missing[process, MOST], 1 - DELTA)
-        rounds = value(of, "rounds", MOST) / truth
-        found = values(of, MOST)
+        rounds = value(by_name, "rounds", MOST) / truth
+        by_bound = values(by_name, MOST)
         for axis, name in zip(axes, NAMES, strict=True):
-            if name not in found:
+            if name not in by_bound:
                 continue
-            ratio = found[name] / truth
-            less = [[ratio - found[name] / high], [found[name] / low - ratio]]
+            ratio = by_bound[name] / truth
+            less = [[ratio - by_bound[name] / high], [by_bound[name] / low - ratio]]
             colour = COLOURS[0] if name in OURS else COLOURS[1]
             colour = GREY if ratio >= rounds else colour
             axis.errorbar(ratio, y, xerr=less, fmt="o", ms=4, color=colour, lw=1.2)
@@ -117,13 +119,13 @@ def figure(missing: Missing, bounds: dict[str, Bounds]) -> Figure:
 
 def exceeded(missing: Missing, bounds: dict[str, Bounds]) -> list[str]:
     """Bounds that fail more often than δ, beyond four standard errors."""
-    found = []
-    for (process, what), counts in missing.items():
+    failures = []
+    for (process, key), counts in missing.items():
         most = DELTA + 4.0 * (DELTA * (1.0 - DELTA) / len(counts)) ** 0.5
-        for name, share in shares(counts, bounds[process], what).items():
+        for name, share in shares(counts, bounds[process], key).items():
             if share > most:
-                found.append(f"{name} of {process}, {TITLES[what]}: {share:.1%}")
-    return found
+                failures.append(f"{name} of {process}, {TITLES[key]}: {share:.1%}")
+    return failures
 
 
 def main() -> None:

@@ -18,13 +18,13 @@ LAST, MOST = "last", "most"
 
 def count(name: str, seeds: Iterable[int]) -> Rows:
     """How many of these paths, one for each seed, have each number missing."""
-    found: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     for seed in seeds:
         missing = outstanding(PROCESSES[name].sample(HORIZON, np.random.default_rng(seed)))
-        found.update([(LAST, int(missing[-1])), (MOST, int(missing.max()))])
+        counts.update([(LAST, int(missing[-1])), (MOST, int(missing.max()))])
     return [
-        {"process": name, "what": what, "missing": missing, "paths": paths}
-        for (what, missing), paths in sorted(found.items())
+        {"process": name, "what": key, "missing": missing, "paths": paths}
+        for (key, missing), paths in sorted(counts.items())
     ]
 
 

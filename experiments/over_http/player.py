@@ -30,16 +30,16 @@ def play(
     uniform = luck.random(horizon)
     arrivals = arrivals_of(delay, horizon, waits)
     caller, path = Caller(port), f"/v1/{bandit}"
-    told: list[dict[str, Any]] = []
+    rewards: list[dict[str, Any]] = []
     regret, start = 0.0, time.monotonic()
     for t, (rows, means) in enumerate(world.rounds(horizon, contexts)):
         time.sleep(max(0.0, start + t * pace - time.monotonic()))
-        came = [told[s] for s in arrivals.pop(t, ())]
-        for at in range(0, len(came), 1000):
-            caller.tell("POST", f"{path}/rewards/batch", {"rewards": came[at : at + 1000]})
+        arrived = [rewards[s] for s in arrivals.pop(t, ())]
+        for at in range(0, len(arrived), 1000):
+            caller.tell("POST", f"{path}/rewards/batch", {"rewards": arrived[at : at + 1000]})
         chosen = caller.tell("POST", f"{path}/decisions", {"rows": rows.tolist()})
         mean = float(means[chosen["index"]])
-        told.append({"id": chosen["id"], "value": world.reward(mean, float(uniform[t]))})
+        rewards.append({"id": chosen["id"], "value": world.reward(mean, float(uniform[t]))})
         regret += float(means.max()) - mean
     caller.close()
     return regret

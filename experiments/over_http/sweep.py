@@ -72,16 +72,16 @@ def compare(port: int, run: Run) -> list[dict[str, object]]:
 def main() -> None:
     arguments = parse(__doc__, Path(__file__).parent, seeds=8)
     runs = [Run(*cell) for cell in product(WORLDS, DELAYS, arguments.seeds)]
-    found: list[dict[str, object]] = []
+    results: list[dict[str, object]] = []
     with database() as dsn, tqdm(total=len(runs), unit="run") as bar:
         for start in range(0, len(runs), TOGETHER):
             part = runs[start : start + TOGETHER]
             bandits = {run.bandit: run.settings for run in part}
             with serving(dsn, bandits) as port, ThreadPoolExecutor(len(part)) as pool:
                 for rows in pool.map(lambda run, port=port: compare(port, run), part):
-                    found += rows
+                    results += rows
                     bar.update()
-    write(pd.DataFrame(found), ["policy", "environment", "delay", "seed", "regret"], arguments)
+    write(pd.DataFrame(results), ["policy", "environment", "delay", "seed", "regret"], arguments)
 
 
 if __name__ == "__main__":

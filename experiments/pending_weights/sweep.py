@@ -85,17 +85,17 @@ def main() -> None:
     runs = joblib.Parallel(n_jobs=-1, return_as="generator_unordered")(
         joblib.delayed(run)(*cell) for cell in cells
     )
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    results: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for world, wait, frozen, recomputed in tqdm(runs, total=len(cells), unit="pair"):
-        found.setdefault((world, wait), []).append((frozen, recomputed))
+        results.setdefault((world, wait), []).append((frozen, recomputed))
     print(f"regret after {HORIZON} rounds, {len(seeds)} paired seeds, mean ± standard error")
     print("| problem | delay | frozen | recomputed | frozen - recomputed | t |")
     print("|---|---|--:|--:|--:|--:|")
     for world, wait in itertools.product(WORLDS, DELAYS):
-        both = np.array(found[world, wait])
-        difference = both[:, 0] - both[:, 1]
+        pair = np.array(results[world, wait])
+        difference = pair[:, 0] - pair[:, 1]
         error = difference.std(ddof=1) / np.sqrt(len(difference))
-        means = both.mean(axis=0)
+        means = pair.mean(axis=0)
         print(
             f"| {world} | {wait} | {means[0]:.0f} | {means[1]:.0f} |"
             f" {difference.mean():+.1f} ± {error:.1f} | {difference.mean() / error:+.1f} |"

@@ -36,8 +36,8 @@ def markdown(table: pd.DataFrame) -> str:
     lines = []
     for value, title in TITLES.items():
         lines += [f"**{' '.join(title.split())}**", "", *rule("case", methods)]
-        of = table.groupby(["case", "method"])[value]
-        means, errors = of.mean(), of.sem()
+        groups = table.groupby(["case", "method"])[value]
+        means, errors = groups.mean(), groups.sem()
         for case in CASES:
             cells = [f"{means[case, name]:.1f}±{errors[case, name]:.1f}" for name in methods]
             lines.append(f"| {case} | " + " | ".join(cells) + " |")
@@ -47,8 +47,8 @@ def markdown(table: pd.DataFrame) -> str:
 
 def draw(axis: Axes, table: pd.DataFrame, value: str, colours: dict[str, str]) -> None:
     """A line of points for each case, and the noise as a grey bar from the left."""
-    of = table.groupby(["method", "case"])[value]
-    means, errors = of.mean(), of.sem().fillna(0.0)
+    groups = table.groupby(["method", "case"])[value]
+    means, errors = groups.mean(), groups.sem().fillna(0.0)
     y = np.arange(len(CASES))
     axis.set_xscale("log")
     for k, (name, colour) in enumerate(colours.items()):

@@ -52,20 +52,20 @@ def measure(name: str, seed: int) -> Rows:
     arms = np.stack([sphere(ARMS, case.dim, rng) for _ in range(CHOICES)])
     normal = rng.standard_normal((DRAWS, case.dim))
     mean, deviation, shares = exact.mean(axis=0), exact.std(axis=0), chosen(exact, arms)
-    found = []
+    results = []
     for method, estimator in ESTIMATORS.items():
         estimate = estimator.fit(problem.seen(), family=Bernoulli(), prior=prior)
         draws = estimate.mean + normal @ root_of(estimate.precision).T
         off = chosen(draws, arms) - shares
-        found.append((method, error(estimate.mean - mean, deviation), variation(off)))
+        results.append((method, error(estimate.mean - mean, deviation), variation(off)))
         if method == "Laplace":
             halves = [chosen(draws[i::2], arms) - chosen(exact[i::2], arms) for i in (0, 1)]
             apart = exact[::2].mean(axis=0) - exact[1::2].mean(axis=0)
             noise = error(0.5 * apart, deviation), variation(0.5 * (halves[0] - halves[1]))
-    found.append((NOISE, *noise))
+    results.append((NOISE, *noise))
     return [
         {"case": name, "seed": seed, "method": method, "error": off, "variation": varied}
-        for method, off, varied in found
+        for method, off, varied in results
     ]
 
 

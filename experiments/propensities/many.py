@@ -48,21 +48,21 @@ def said_and_chosen(policy: Policy, decisions: int, seed: int) -> tuple[Matrix, 
     rng = np.random.default_rng([seed, 60])
     theta = rng.normal(size=DIM)
     bandit = Bandit(policy=policy, rewards=Explicit(), seed=seed)
-    said, chosen = [], []
+    propensities, chosen = [], []
     for _ in range(decisions // BATCH):
         tables = rng.normal(size=(BATCH, ACTIONS, DIM)) / 2.0
-        made = bandit.decide_many(rows=list(tables))
-        for table, decision in zip(tables, made, strict=True):
+        chosen_decisions = bandit.decide_many(rows=list(tables))
+        for table, decision in zip(tables, chosen_decisions, strict=True):
             request = bandit.entry(decision.id).request
             assert request is not None
             assert request.propensities is not None
             assert request.propensities[decision.index] == decision.propensity
-            said.append(request.propensities)
+            propensities.append(request.propensities)
             chosen.append(decision.index)
             if rng.random() < 0.5:
                 chance = 1.0 / (1.0 + np.exp(-table[decision.index] @ theta))
                 bandit.observe(decision.id, float(rng.random() < chance))
-    return np.array(said), np.array(chosen)
+    return np.array(propensities), np.array(chosen)
 
 
 def main() -> None:
@@ -79,14 +79,16 @@ def main() -> None:
         seeds = range(first + place * bandits, first + (place + 1) * bandits)
         runs = [said_and_chosen(policy, DECISIONS, seed) for seed in seeds]
         for low, high in pairwise((0.0, *CLASSES)):
-            found = np.array([_sums(said, chosen, low, high) for said, chosen in runs])
-            expected, taken, variance = found.sum(axis=0)
+            sums = np.array(
+                [_sums(propensities, chosen, low, high) for propensities, chosen in runs]
+            )
+            expected, observed, variance = sums.sum(axis=0)
             if expected < FEW:
                 continue
-            away = (taken - expected) / variance**0.5
-            each = found[found[:, 2] > 0.0]
-            square = float(np.mean(np.square(each[:, 1] - each[:, 0]) / each[:, 2]))
-            cells = f"{expected:,.1f} | {taken:,.0f} | {away:+.2f} | {square:.2f}"
+            deviation = (observed - expected) / variance**0.5
+            scored = sums[sums[:, 2] > 0.0]
+            square = float(np.mean(np.square(scored[:, 1] - scored[:, 0]) / scored[:, 2]))
+            cells = f"{expected:,.1f} | {observed:,.0f} | {deviation:+.2f} | {square:.2f}"
             lines.append(f"| {name} | ({low:g}, {high:g}] | {cells} |")
             print(lines[-1], flush=True)
     (HERE / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -96,8 +98,8 @@ def _sums(said: Matrix, chosen: Vector, low: float, high: float) -> tuple[float,
     """Of a class: choices that were expected, choices, and their variance."""
     here = (said > low) & (said <= high)
     share = np.where(here, said, 0.0).sum(axis=1)  # of one decision: at most one is chosen
-    taken = here[np.arange(len(chosen)), chosen]
-    return float(share.sum()), float(taken.sum()), float((share * (1.0 - share)).sum())
+    share_taken = here[np.arange(len(chosen)), chosen]
+    return float(share.sum()), float(share_taken.sum()), float((share * (1.0 - share)).sum())
 
 
 if __name__ == "__main__":

@@ -101,10 +101,10 @@ def trends(regrets: Regrets) -> list[str]:
     for world in WORLDS:
         short, long = regrets.extra(world, HORIZON), regrets.extra(world, LONG)
         growth = in_time(short, long)
-        for t, values, more in ((HORIZON, short, ""), (LONG, long, f"{growth}")):
+        for t, values, fit in ((HORIZON, short, ""), (LONG, long, f"{growth}")):
             b = fits.power(regrets.means, values)
             a = fits.slope(regrets.means, values)
-            row = [world, f"{t:,}", f"{a:.3f}", f"{b}", more, words(b, growth) if more else ""]
+            row = [world, f"{t:,}", f"{a:.3f}", f"{b}", fit, words(b, growth) if fit else ""]
             lines.append("| " + " | ".join(row) + " |")
     return [*lines, ""]
 
@@ -114,7 +114,7 @@ def laws(regrets: Regrets) -> list[str]:
     lines = ["**One law for all mean delays and both horizons**: regret without delay + what is"]
     lines += ["named; misfit is how far the means are from it, in standard errors (root mean"]
     lines += ["square).", ""]
-    columns = [f"{world}, {what}" for world in WORLDS for what in ("c", "misfit")]
+    columns = [f"{world}, {column}" for world in WORLDS for column in ("c", "misfit")]
     lines += rule("law", columns)
     mu = np.tile(regrets.means, 2)
     t = np.repeat([HORIZON, LONG], len(regrets.means)).astype(float)
@@ -122,22 +122,22 @@ def laws(regrets: Regrets) -> list[str]:
     for name, shape in LAWS.items():
         row = []
         for world in WORLDS:
-            both = np.hstack([regrets.extra(world, time) for time in (HORIZON, LONG)])
-            c, off = fits.misfit(shape(mu, t), both)
+            table = np.hstack([regrets.extra(world, time) for time in (HORIZON, LONG)])
+            c, off = fits.misfit(shape(mu, t), table)
             row += [f"{c:.3g}", f"{off:.1f}"]
             best[world] = min(best.get(world, (np.inf, "")), (off, name))
         lines.append(f"| {name} | " + " | ".join(row) + " |")
-    found = "; ".join(f"{world}: {name}" for world, (_, name) in best.items())
-    lines += ["", f"The best of the three: {found}. As to c·√μ: of geometric delays the first n"]
+    summary = "; ".join(f"{world}: {name}" for world, (_, name) in best.items())
+    lines += ["", f"The best of the three: {summary}. As to c·√μ: of geometric delays the first n"]
     return [*lines, "rewards have come by about round √(2nμ), however long the rest takes.", ""]
 
 
 def in_time(short: Array, long: Array) -> Fit:
     """The exponent in T of the extra regret, all mean delays added up."""
-    both = np.stack([short.sum(axis=1), long.sum(axis=1)], axis=1)
+    pair = np.stack([short.sum(axis=1), long.sum(axis=1)], axis=1)
     step = np.log(LONG / HORIZON)
     return fits.resampled(
-        both,
+        pair,
         # A sum that chance has brought below 1 counts as 1: there is no logarithm of it.
         lambda values: float(np.diff(np.log(np.maximum(values.mean(axis=0), 1.0)))[0] / step),
     )

@@ -45,8 +45,8 @@ class Regrets:
 
     def pair(self, world: str, one: str, other: str) -> tuple[pd.Series, pd.Series]:
         """Two delays, for the seeds that both have."""
-        both = pd.concat([self.at(world, one), self.at(world, other)], axis=1).dropna()
-        return both.iloc[:, 0], both.iloc[:, 1]
+        pair = pd.concat([self.at(world, one), self.at(world, other)], axis=1).dropna()
+        return pair.iloc[:, 0], pair.iloc[:, 1]
 
     def over_rounds(self, world: str, delay: str, rounds: Sequence[int]) -> Array:
         """A column for each round."""

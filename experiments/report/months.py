@@ -27,13 +27,13 @@ def month(seed: int) -> tuple[float, float, float, float] | None:
         lambda clock: MemoryJournal("shop", clock=clock), seed=seed, daily=DAILY, holdout=SHARE
     )
     bandit: Bandit = shop.run()
-    found = bandit.report().data["headline"].get("extra")
-    if found is None:  # too few rewards in the holdout
+    extra = bandit.report().data["headline"].get("extra")
+    if extra is None:  # too few rewards in the holdout
         return None
     table = read_journal(bandit.journal).live()
     ids = table.ids[table.group == table.groups.index("bandit")]
-    truth = sum(shop.worth[one][0] - shop.worth[one][1] for one in ids)
-    return truth, found["p"], found["lo"], found["hi"]
+    truth = sum(shop.worth[decision_id][0] - shop.worth[decision_id][1] for decision_id in ids)
+    return truth, extra["p"], extra["lo"], extra["hi"]
 
 
 def main() -> None:
@@ -42,11 +42,11 @@ def main() -> None:
     covered: list[bool] = []
     errors: list[float] = []
     for played, seed in enumerate(range(first, first + months), 1):
-        found = month(seed)
-        if found is not None:
-            truth, said, low, high = found
+        result = month(seed)
+        if result is not None:
+            truth, estimate, low, high = result
             covered.append(low <= truth <= high)
-            errors.append(said - truth)
+            errors.append(estimate - truth)
         if played % 10 == 0 or played == months:
             _say(played, covered, errors)
     low, high = BETWEEN

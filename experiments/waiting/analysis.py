@@ -70,8 +70,8 @@ def figure(table: pd.DataFrame) -> Figure:
     for axis, world in zip(axes, WORLDS, strict=True):
         here = table[table["environment"] == world]
         for delay, colour in zip(DELAYS, COLOURS, strict=False):
-            of = here[here["delay"] == delay].groupby("policy")["regret"]
-            means, errors = of.mean()[rules].to_numpy(), of.sem()[rules].to_numpy()
+            regrets = here[here["delay"] == delay].groupby("policy")["regret"]
+            means, errors = regrets.mean()[rules].to_numpy(), regrets.sem()[rules].to_numpy()
             for group in groups:
                 band(axis, group, means[group], errors[group], colour, marker="o", ms=4)
             axis.errorbar([0], means[:1], 2 * errors[:1], color=colour, lw=1.3)

@@ -97,8 +97,8 @@ def draw_needed(axis: Axes, table: pd.DataFrame, error: str, colour: str, words:
     names = []
     for world, (line, shift) in LINES.items():
         here = table[table["environment"] == world]
-        found = [quantile(here[here["norm"] == norm][error], 1 - DELTA) for norm in NORMS]
-        middle, low, high = np.array(found).T
+        quantiles = [quantile(here[here["norm"] == norm][error], 1 - DELTA) for norm in NORMS]
+        middle, low, high = np.array(quantiles).T
         at = np.array(NORMS) + shift
         axis.errorbar(
             at, middle, [middle - low, high - middle], color=colour, ls=line, marker="o", ms=4,

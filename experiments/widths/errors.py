@@ -91,17 +91,17 @@ def _errors(
     seen = Observations(DIM)
     seen.extend(decided[arrived], trace.rewards[: t - 1][arrived])
     estimate = Laplace().fit(seen, family=FAMILY, prior=policy.start)
-    away = estimate.theta - theta
+    error = estimate.theta - theta
     weights = FAMILY.slope(decided @ estimate.theta)
     hessian = policy.start.precision + (decided * weights[:, None]).T @ decided
     rows = offered[t - 1]
-    off = rows @ away / np.linalg.norm(rows @ root_of(hessian), axis=1)
+    off = rows @ error / np.linalg.norm(rows @ root_of(hessian), axis=1)
     return {
         "arrived": int(arrived.sum()),
         "missing": int((~arrived).sum()),
         "inflation": _inflation(policy.start.precision, decided, arrived),
-        "gram": float(np.linalg.norm(decided @ away)),
-        "hessian": math.sqrt(away @ hessian @ away),
+        "gram": float(np.linalg.norm(decided @ error)),
+        "hessian": math.sqrt(error @ hessian @ error),
         "rows": float(np.abs(off).max()),
         "best": -float(off[np.argmax(rows @ theta)]),
     }

@@ -40,14 +40,14 @@ class Default:
         features = None if shared else PerArm(names, context=self.problem.dim, intercept=False)
         if policy is None and shared:
             policy = DelayedUCB(**self.common)
-        given = {"family": self.family, "floor": self.floor} if policy is None else {}
+        options = {"family": self.family, "floor": self.floor} if policy is None else {}
         return Bandit(
             features,
             rewards=Explicit(),
             policy=policy,
             seed=self.problem.seed,
             background_fits=False,
-            **given,
+            **options,
         )
 
     def prepare(self, offered: np.ndarray) -> np.ndarray:
