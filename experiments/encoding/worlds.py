@@ -124,14 +124,14 @@ class Encoding:
             return World(
                 problem,
                 arms,
-                lambda contexts: _float64(features.rows(contexts, range(arms))),
+                lambda context: _float64(features.rows(context, range(arms))),
                 features.dim,
                 features.blocks,
             )
         make = getattr(problem, self.rows.replace(" ", "_"))
         width = len(make(sample[0]))
         return World(
-            problem, arms, lambda contexts: _float32(in_blocks(make(contexts), arms)), arms * width
+            problem, arms, lambda context: _float32(in_blocks(make(context), arms)), arms * width
         )
 
 

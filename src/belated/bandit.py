@@ -815,15 +815,15 @@ class Bandit:
             when: a timezone-aware datetime, or ISO 8601 text.
         """
         self.journal.end(0)  # raises if the journal is closed
-        past = object.__new__(Bandit)
-        past.__dict__.update(self.__dict__)
-        past._lock = threading.RLock()
+        view = object.__new__(Bandit)
+        view.__dict__.update(self.__dict__)
+        view._lock = threading.RLock()
         fold = self._new_fold(until=as_microseconds(when, "when"))
         fold.begin(self.journal)
         fold.catch_up(self.journal)
-        past._use(fold, self._baseline)
-        past._read_only = True
-        return past
+        view._use(fold, self._baseline)
+        view._read_only = True
+        return view
 
     # --- state ----------------------------------------------------------------------------------
 

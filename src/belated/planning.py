@@ -262,8 +262,8 @@ def plan_learning(
         for n, setting in enumerate(settings)
     )
     holdouts = holdout_times(asked)
-    take = next((times for times in holdouts if times.seconds <= asked.period), None)
-    return LearningPlan(asked, policy_name, seeds, rounds, cases, tuple(holdouts), take)
+    choice = next((times for times in holdouts if times.seconds <= asked.period), None)
+    return LearningPlan(asked, policy_name, seeds, rounds, cases, tuple(holdouts), choice)
 
 
 def holdout_times(asked: Learning) -> list[HoldoutTimes]:
@@ -462,12 +462,12 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
 
 def _intercept(base: float, length: float) -> float:
     """Return the intercept for which the mean over all actions is ``base``."""
-    far = 10.0 + 8.5 * length
+    reach = 10.0 + 8.5 * length
 
     def off(intercept: float) -> float:
         return float(_NORMAL @ expit(intercept + length * _GRID)) - base
 
-    return float(brentq(off, -far - 20.0, far + 20.0))
+    return float(brentq(off, -reach - 20.0, reach + 20.0))
 
 
 def _greatest(actions: int) -> Vector:
@@ -536,12 +536,12 @@ class RoundsDelay:
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Return the delay of each round, in order."""
         seconds = self.delay.sample(count, rng)
-        lost = seconds == NEVER
-        rounds = np.ceil(np.where(lost, 0, seconds) * self.pace).astype(np.int64)
+        is_lost = seconds == NEVER
+        rounds = np.ceil(np.where(is_lost, 0, seconds) * self.pace).astype(np.int64)
         chosen = np.arange(count)
         # The reward of round s can be used starting in round s + D + 1.
         used = -(-(chosen + rounds + 1) // self.every) * self.every
-        return np.where(lost, NEVER, used - 1 - chosen)
+        return np.where(is_lost, NEVER, used - 1 - chosen)
 
 
 def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:

@@ -230,11 +230,11 @@ def clock(seen: Evidence) -> Words | None:
     """Rewards arrive, but almost no time passes relative to the window, as in a test loop."""
     if seen.window is None or not (seen.conversions or (seen.defaults and seen.on_arrival)):
         return None
-    passed = seen.now - int(seen.made.min(initial=seen.now))
-    if seen.rewards < SOME or passed > INSTANT * seen.window:
+    elapsed = seen.now - int(seen.made.min(initial=seen.now))
+    if seen.rewards < SOME or elapsed > INSTANT * seen.window:
         return None
     statement = (
-        f"{seen.decisions} decisions and {seen.rewards} rewards arrived within {_time(passed)},"
+        f"{seen.decisions} decisions and {seen.rewards} rewards arrived within {_time(elapsed)},"
         f" but the window is {_time(seen.window)}"
     )
     remedy = "In a test or a simulation, pass a clock with Bandit(clock=...) and advance it"
@@ -419,8 +419,8 @@ def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
     little = 1e-2 * np.eye(rows.shape[1])  # needed if all rewards are equal in some direction
     theta = fit_rows(rows, y, np.ones(len(y)), seen.family, ridge=little[0, 0])
     _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
-    across = slope @ rows
-    information = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
+    cross = slope @ rows
+    information = slope.sum() - cross @ np.linalg.solve((rows.T * slope) @ rows + little, cross)
     noise = np.mean(np.square(y - mean) / np.maximum(slope, 1e-12))
     squared = np.square((y - mean).sum()) / max(information * noise, 1e-300)
     return bool(squared > max(ERRORS**2, EXPLAINED * len(y)))

@@ -298,13 +298,13 @@ def _labels(
 ) -> None:
     """Label the curves at their ends, moving labels apart where they would overlap."""
     places = spread_out(ends, heights)
-    stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
+    stub, placement = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
     look = {"va": "center", "fontsize": SMALL, "color": INK, "linespacing": 1.1}
     for number, (lines, end, place) in enumerate(zip(labels, ends, places, strict=True)):
-        across = [1.0, 1.0 + 0.5 * stub, 1.0 + stub]
-        axes.plot(across, [end, place, place], lw=1.4, **beside, **_style(number))
-        at, text = across[-1] + GAP / plot_width, "\n".join(lines)
-        axes.text(at, place, text, parse_math=False, **beside, **look)
+        xs = [1.0, 1.0 + 0.5 * stub, 1.0 + stub]
+        axes.plot(xs, [end, place, place], lw=1.4, **placement, **_style(number))
+        at, text = xs[-1] + GAP / plot_width, "\n".join(lines)
+        axes.text(at, place, text, parse_math=False, **placement, **look)
 
 
 def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:

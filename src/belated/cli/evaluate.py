@@ -231,8 +231,10 @@ def describe(
         else:
             expected += report["forecast"]["expected"]
             report["forecast"]["expected"] = expected
-    for on in ("action", "reward"):
-        report[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
+    for factor in ("action", "reward"):
+        report[f"depends_on_{factor}"] = _or_none(
+            lambda factor=factor: delay_depends(table, factor).to_dict()
+        )
     return report
 
 
@@ -258,15 +260,15 @@ def _delays_text(report: dict[str, Any]) -> str:
             rows.append((when, count))
     if "forecast_refused" in report:
         rows.append(("no other forecast", report["forecast_refused"]))
-    for on in ("action", "reward"):
-        test = report[f"depends_on_{on}"]
+    for factor in ("action", "reward"):
+        test = report[f"depends_on_{factor}"]
         result = "not known" if test is None else f"p = {test['p']:.2g}"
         if test is not None and test["p"] < 0.01:
             result += ", by " + ", ".join(
                 f"{name} {'+' if share > 0 else ''}{percent(share)}"
                 for name, share in list(test["sooner"].items())[:4]
             )
-        rows.append((f"depend on the {on}", result))
+        rows.append((f"depend on the {factor}", result))
     return pairs(rows)
 
 

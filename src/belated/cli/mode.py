@@ -42,14 +42,16 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     with controlled(options) as (_, journal, _):
         before = journal.mode()
-        was = "learn" if before is None else before.mode
+        prior = "learn" if before is None else before.mode
         if options.mode is None:
             since = "" if before is None else f" (since {moment(before.at_us)}{by_whom(before)})"
-            print(f"{options.bandit}: {was}: {_MEANING.get(was, 'set by a newer release')}{since}")
+            print(
+                f"{options.bandit}: {prior}: {_MEANING.get(prior, 'set by a newer release')}{since}"
+            )
             return
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
         journal.append([change])
-    print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
+    print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {prior})")
 
 
 def by_whom(event: ModeChanged | ModelChosen) -> str:

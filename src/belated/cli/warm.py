@@ -59,8 +59,10 @@ def _compile() -> int:
         completed += SHARES.get(name, SHARE)
         compiled += not was_cached(name)
         if not shows:
-            took = lasting(time.monotonic() - began)
-            print(f"{name}: {'cached' if was_cached(name) else f'compiled in {took}'}", flush=True)
+            duration = lasting(time.monotonic() - began)
+            print(
+                f"{name}: {'cached' if was_cached(name) else f'compiled in {duration}'}", flush=True
+            )
     if shows:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return compiled

@@ -464,8 +464,10 @@ class AsyncClient(_Calls):
         await self._report_fallbacks(MAX_UNREPORTED)
         if self._unreported:
             count = len(self._unreported)
-            lost = "1 fallback decision was" if count == 1 else f"{count:,} fallback decisions were"
-            message = f"the service is unavailable: {lost} not reported"
+            decisions = (
+                "1 fallback decision was" if count == 1 else f"{count:,} fallback decisions were"
+            )
+            message = f"the service is unavailable: {decisions} not reported"
             warnings.warn(message, FallbackWarning, stacklevel=2)
         await self._transport.close()
 

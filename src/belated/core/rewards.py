@@ -240,9 +240,9 @@ def check_semantics(rewards: Any) -> None:
     if rewards is None:
         raise InvalidInput(f"`rewards` is missing: {_RECOMMENDED}", rewards)
     if not isinstance(rewards, Rewards):
-        got = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
+        actual = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
         expected = "`rewards` must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
-        raise InvalidInput(f"{expected}; got {got}: {_RECOMMENDED}", rewards)
+        raise InvalidInput(f"{expected}; got {actual}: {_RECOMMENDED}", rewards)
 
 
 def check_default(rewards: Rewards, support: Interval) -> None:

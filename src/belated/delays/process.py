@@ -293,9 +293,9 @@ def as_transition(matrix: Any) -> Matrix:
         entry = float(table[row, column])
         raise must_be(f"transition[{row}, {column}]", "a probability", entry)
     sums = table.sum(axis=1)
-    off = np.abs(sums - 1.0) > 1e-9
-    if off.any():
-        row = int(off.argmax())
+    is_off = np.abs(sums - 1.0) > 1e-9
+    if is_off.any():
+        row = int(is_off.argmax())
         message = f"row {row} of `transition` must sum to 1, got {sums[row]:.12g}"
         raise InvalidInput(message, matrix)
     table /= sums[:, None]

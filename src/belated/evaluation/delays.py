@@ -168,8 +168,8 @@ def _band(logs: Vector, spread: Vector, z: float) -> tuple[Vector, Vector, Vecto
     with np.errstate(divide="ignore", invalid="ignore"):
         width = z * np.sqrt(spread) / -logs
         low, high = np.exp(logs * np.exp(width)), np.exp(logs * np.exp(-width))
-    sure = ~np.isfinite(width)  # shares of 0 and 1
-    return share, np.where(sure, share, low), np.where(sure, share, high)
+    exact = ~np.isfinite(width)  # shares of 0 and 1
+    return share, np.where(exact, share, low), np.where(exact, share, high)
 
 
 #: Minimum expected number of rewards for a group to be compared.

@@ -103,9 +103,9 @@ class Offers(Shortened):
         """
         in_holdout, grouped = table.in_group(HELD), table.in_group(BANDIT)
         chosen, baseline = self.propensity[self.chosen], self._shares_of(table.baseline)
-        apart = np.abs(baseline[self.chosen] - chosen)[grouped].sum()
+        difference = np.abs(baseline[self.chosen] - chosen)[grouped].sum()
         moved = np.abs(table.overall - chosen)[grouped].sum()
-        share = moved / apart if apart > 0.0 else 0.0
+        share = moved / difference if difference > 0.0 else 0.0
         mixed = share * baseline + (1.0 - share) * self.propensity
         propensity = np.where(np.repeat(grouped, self.counts), mixed, self.propensity)
         unknown = in_holdout | ~(np.abs(propensity[self.chosen] - table.overall) <= NEAR_SHARE)

@@ -183,9 +183,9 @@ def _expected(table: DecisionTable, before: DecisionTable, curve: DelayCurve, si
     waiting = table.age[~table.arrived | (table.rewarded > since)]
     if table.retention is not None:
         waiting = waiting[waiting < table.retention]
-    then = curve.arrived_by(np.maximum(waiting - float(table.as_of - since), 0.0))
-    remaining = np.maximum(1.0 - rate * then, 1e-9)
-    return float((rate * (curve.arrived_by(waiting) - then) / remaining).sum())
+    share_before = curve.arrived_by(np.maximum(waiting - float(table.as_of - since), 0.0))
+    remaining = np.maximum(1.0 - rate * share_before, 1e-9)
+    return float((rate * (curve.arrived_by(waiting) - share_before) / remaining).sum())
 
 
 def _median(table: DecisionTable) -> float:

@@ -74,10 +74,10 @@ class Catalogue:
 
     def matches(self, actions: Actions, digests: bytes) -> bool:
         """Return whether ``digests`` were computed from the actions' current records."""
-        then = np.frombuffer(digests, dtype="<u4")
+        stored = np.frombuffer(digests, dtype="<u4")
         now = np.frombuffer(self.digests(actions), dtype="<u4")
         # Zero means that the action's record was in the request, not in the catalogue.
-        return bool(((then == now) | (then == 0)).all())
+        return bool(((stored == now) | (stored == 0)).all())
 
     def _places_of(self, ids: Ids) -> NDArray[np.intp]:
         # A request needs the indices twice: for its rows, and for the digests to store.

@@ -51,8 +51,8 @@ def as_actions(actions: Actions) -> Ids:
     if not ids:
         raise InvalidInput(f"`actions` is {shown(actions)}: offer at least one action", actions)
     if len(set(ids)) != len(ids):
-        twice = Counter(ids).most_common(1)[0][0]
-        raise InvalidInput(f"the action {shown(twice)} is offered twice", twice)
+        duplicate = Counter(ids).most_common(1)[0][0]
+        raise InvalidInput(f"the action {shown(duplicate)} is offered twice", duplicate)
     return Ids(ids)
 
 
@@ -146,8 +146,10 @@ def frame_columns(frame: Any) -> dict[str, list[Any]]:
             message = f"the data frame has a column named {shown(name)}, but names must be text:"
             raise InvalidInput(f"{message} convert them with frame.rename(columns=str)", name)
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"the data frame has two columns named {twice!r}: rename one", twice)
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(
+            f"the data frame has two columns named {duplicate!r}: rename one", duplicate
+        )
     return {name: as_list(frame[name]) for name in names}
 
 

@@ -53,8 +53,8 @@ class PackedContext(NamedTuple):
         """Return the bytes to store with a decision, given the index of the chosen action."""
         record = _NIL if self.records is None else self.records[index]
         if self.catalogue is not None:  # the journal must not depend on the catalogue
-            passed = None if record == _NIL else _as_array(record)
-            record = _packed(self.catalogue.record(self.ids[index], passed))
+            own_record = None if record == _NIL else _as_array(record)
+            record = _packed(self.catalogue.record(self.ids[index], own_record))
         return _PAIR + self.context + record
 
     def digests(self) -> bytes | None:

@@ -819,11 +819,11 @@ class Ledger:
         """Summarize rewards dated before their decision, among remembered decisions."""
         table = self._table
         reported, at = table.column("reward_recorded"), table.column("reward_at")
-        early = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
-        if not len(early):
+        lines = np.flatnonzero((reported != NONE) & (at < table.column("at") - CLOCK_SKEW))
+        if not len(lines):
             return Noticed()
-        i = int(early[reported[early].argmax()])
-        return Noticed(len(early), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
+        i = int(lines[reported[lines].argmax()])
+        return Noticed(len(lines), int(reported[i]), key_from(table.high[i], table.low[i]).hex())
 
     def credits_of(self, id: str) -> set[str]:
         """Return the event ids of the outcomes credited to a remembered decision."""

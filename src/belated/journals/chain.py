@@ -182,8 +182,8 @@ class Chain:
             chain._begin(start // size, data[:_SIZE])
         page = log.read(partition, start, position - start)
         chain.add(page[: bisect_right(page, position, key=_position)])
-        same = chain.position == position and chain.pack() == data
-        return chain if same else None
+        is_same = chain.position == position and chain.pack() == data
+        return chain if is_same else None
 
     @classmethod
     def behind(cls, data: bytes, position: int, size: int = LINK) -> Self:

@@ -78,9 +78,9 @@ class Prior(Shortened):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Prior):
             return NotImplemented
-        same = np.array_equal(self.mean, other.mean)
+        is_equal = np.array_equal(self.mean, other.mean)
         return (
-            same
+            is_equal
             and np.array_equal(self.precision, other.precision)
             and self.adaptive == other.adaptive
         )

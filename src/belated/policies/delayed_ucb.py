@@ -141,16 +141,16 @@ def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
     higher = means[None, :] - means[:, None]  # the column's intercept minus the row's
     steeper = deviations[None, :] - deviations[:, None]
     size = 1.0 + np.abs(means).max() + deviations.max()
-    same = np.abs(steeper) <= TIE * size
+    parallel = np.abs(steeper) <= TIE * size
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = -higher / steeper
     # A row beats a flatter line after the crossing, and a steeper line before it.
-    low = np.where(~same & (steeper < 0), crossing, 0.0).max(axis=1)
-    high = np.where(~same & (steeper > 0), crossing, np.inf).min(axis=1)
-    beaten = (same & (higher > TIE * size)).any(axis=1)
+    low = np.where(~parallel & (steeper < 0), crossing, 0.0).max(axis=1)
+    high = np.where(~parallel & (steeper > 0), crossing, np.inf).min(axis=1)
+    beaten = (parallel & (higher > TIE * size)).any(axis=1)
     low = np.maximum(low, 0.0)
     shares = np.exp(-0.5 * np.square(low)) - np.exp(-0.5 * np.square(np.maximum(high, low)))
     shares = np.where(beaten, 0.0, shares)
-    twins = (same & (np.abs(higher) <= TIE * size)).sum(axis=1)  # number of identical lines
+    twins = (parallel & (np.abs(higher) <= TIE * size)).sum(axis=1)  # number of identical lines
     shares = shares / twins
     return np.asarray(shares / shares.sum())

@@ -69,7 +69,7 @@ def paper_ducb(
     """
     as_probability(delta, "delta")
     kappa, sigma = min_slope(family, norm_bound), noise(family, norm_bound)
-    then = _PaperUCB(
+    policy = _PaperUCB(
         dim,
         family,
         ridge=ridge,
@@ -80,9 +80,9 @@ def paper_ducb(
         kappa=kappa,
     )
     if warmup is not None:
-        return Warmup(then, rounds=warmup)
+        return Warmup(policy, rounds=warmup)
     target = threshold(dim, delta=delta, sigma=sigma, kappa=kappa)
-    return Warmup(then, arrivals=warmup_chernoff(dim, delta=delta, target=target))
+    return Warmup(policy, arrivals=warmup_chernoff(dim, delta=delta, target=target))
 
 
 def paper_dts(
@@ -97,7 +97,7 @@ def paper_dts(
     >>> paper_dts(10, Bernoulli(), warmup=200).rounds
     200
     """
-    then = BlindThompson(
+    policy = BlindThompson(
         dim,
         family,
         ridge=ridge,
@@ -106,7 +106,7 @@ def paper_dts(
         refresh=0.0,
         estimator=Laplace(growth=1.0),
     )
-    return Warmup(then, rounds=warmup)
+    return Warmup(policy, rounds=warmup)
 
 
 def paper_dts_lcb(
@@ -126,7 +126,7 @@ def paper_dts_lcb(
     Gaussian(variance=0.25)
     """
     as_positive(noise, "noise")
-    then = BlindThompson(
+    policy = BlindThompson(
         dim,
         Gaussian(noise**2),
         ridge=as_positive(a, "a") / noise**2,
@@ -135,4 +135,4 @@ def paper_dts_lcb(
         refresh=0.0,
         estimator=Ridge(),
     )
-    return Warmup(then, rounds=warmup)
+    return Warmup(policy, rounds=warmup)

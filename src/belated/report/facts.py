@@ -335,8 +335,8 @@ class Facts:
     @cached_property
     def auditor(self) -> Auditor | None:
         """Model fitted to all decisions; None if there are too few rewards or too many features."""
-        few = self.table.arrived.sum() < FEW or not len(self.rows)
-        if few or self.rows.shape[1] > WIDEST:
+        is_small = self.table.arrived.sum() < FEW or not len(self.rows)
+        if is_small or self.rows.shape[1] > WIDEST:
             return None
         exposure, outcome = self.exposure[self.lines], self.outcome[self.lines]
         used = exposure > 0.0

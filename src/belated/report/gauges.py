@@ -40,12 +40,12 @@ class Gauges(msgspec.Struct, frozen=True):
         lift = head.get("lift", {})
         shares = complete(data, data["share"])
         last = max((row["t"] for row in shares), default=0)
-        off = data["calibration"]
+        calibration = data["calibration"]
         return cls(
             reward=_known({group: head.get(key, {}).get("p") for group, key in groups.items()}),
             lift=_known({"estimate": lift.get("p"), "low": lift.get("lo"), "high": lift.get("hi")}),
             share={row["action"]: row["share"] for row in shares if row["t"] == last},
-            predicted=None if off is None else 1.0 + off["bias"],
+            predicted=None if calibration is None else 1.0 + calibration["bias"],
             attention=sorted({item["kind"] for item in data["attention"]}),
         )
 

@@ -89,8 +89,8 @@ class TimeAxis:
         fitting = (form for least, form in formats.items() if self.step >= least)
         self._format = next(fitting, "%H:%M:%S")
         first, last = data["from"], data["as_of"]
-        every = self.step * max(round((last - first) / self.step / TICKS), 1)
-        self._ticks = [_moment(at) for at in range(first, last + 3 * every, every)]
+        spacing = self.step * max(round((last - first) / self.step / TICKS), 1)
+        self._ticks = [_moment(at) for at in range(first, last + 3 * spacing, spacing)]
 
     def x(self, field: str = "t") -> Spec:
         """Return the axis. Ticks are date objects, because numeric ticks require ``eval``."""

@@ -465,12 +465,14 @@ class JournalContract(LogContract):
             assert standing == {"a": first}
             assert log.decisions(["a", "b"]) == {"a": first, "b": events[2]}
             assert log.append_unique([_decision("b", 1)], ["b"]) == ([new], {"b": events[2]})
-            twice = [_decision("c", 9), _decision("c", 8)]
-            positions, standing = log.append_unique(twice, ["c"])
-            assert (positions[0], standing) == (positions[1], {"c": twice[0]})
+            duplicates = [_decision("c", 9), _decision("c", 8)]
+            positions, standing = log.append_unique(duplicates, ["c"])
+            assert (positions[0], standing) == (positions[1], {"c": duplicates[0]})
             stored = [record.event for p in range(4) for record in log.read(p, 0, 100)]
-            assert [event for event in stored if isinstance(event, Decision)].count(twice[0]) == 1
-            assert twice[1] not in stored
+            assert [event for event in stored if isinstance(event, Decision)].count(
+                duplicates[0]
+            ) == 1
+            assert duplicates[1] not in stored
             assert events[1] not in stored
 
     def test_rejected_decision_stores_no_request(self) -> None:

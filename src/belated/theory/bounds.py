@@ -125,7 +125,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     p, law = delay.params(), (delay.tail, horizon)
     # Reasons why a bound does not hold.
     one_law = _not_one_law(delay)  # None if all rounds share one distribution
-    apart = one_law or (None if delay.independent else "Delays depend on one another.")
+    objection = one_law or (None if delay.independent else "Delays depend on one another.")
     mean = _unknown(p.mu, "The mean delay is infinite.")
     unscaled = "No known scale makes the tail"
     scale = mean or _unknown(p.sigma, f"{unscaled} as light as Assumption 2 requires.")
@@ -141,7 +141,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     lighter = "All delays have one distribution, with a tail lighter than Gaussian."
     independent = "Delays are independent, with any distribution."
     alike = "All delays have one distribution, with any dependence between them."
-    few = "Only rewards of earlier rounds can be missing."
+    always = "Only rewards of earlier rounds can be missing."
 
     def bound(
         function: Callable[..., float],
@@ -162,19 +162,19 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     short = "A delay can be arbitrarily long."
     if longest is not None:
         short = f"No delay is longer than {p.bound} rounds."
-    missing = () if apart else (float(expected_missing(delay, horizon)),)
+    missing = () if objection else (float(expected_missing(delay, horizon)),)
     special, sharpened = "Proposition 1, special case (10)", "Proposition 1, with a sharper proof"
     rows = (
-        bound(missing_prop1, tail, "Proposition 1", apart or scale, light),
-        bound(missing_iid, (p.mu, p.sigma), special, apart or scale or steep, exponential),
-        bound(missing_hoeffding, tail, "Proposition 5", apart or scale or flat, light),
+        bound(missing_prop1, tail, "Proposition 1", objection or scale, light),
+        bound(missing_iid, (p.mu, p.sigma), special, objection or scale or steep, exponential),
+        bound(missing_hoeffding, tail, "Proposition 5", objection or scale or flat, light),
         bound(missing_markov, (p.mu, p.spectral), "Proposition 3", one_law or gap, chain),
         bound(missing_random, any_tail, "Proposition 4", one_law or scale_r, lighter),
         Bound("bounded", longest, longest, short, "Proposition 2"),
-        bound(missing_bennett, missing, "Bennett's inequality", apart, independent),
+        bound(missing_bennett, missing, "Bennett's inequality", objection, independent),
         bound(missing_union, law, "union over ages", one_law, alike),
-        bound(missing_stopping, law, sharpened, apart, independent),
-        Bound("rounds", horizon - 1.0, horizon - 1.0, few, "number of rounds"),
+        bound(missing_stopping, law, sharpened, objection, independent),
+        Bound("rounds", horizon - 1.0, horizon - 1.0, always, "number of rounds"),
     )
     return Bounds(horizon, delta, rows)
 

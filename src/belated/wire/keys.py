@@ -153,9 +153,9 @@ class Key:
         level = max(0.0, self._level - (now - self._at) * self.rate)
         self._at = now
         self._level = level
-        beyond = level + room - max(1.0, self.rate)
-        if beyond > 1e-9:  # tolerate rounding errors
-            return beyond / self.rate
+        remaining = level + room - max(1.0, self.rate)
+        if remaining > 1e-9:  # tolerate rounding errors
+            return remaining / self.rate
         self._level = level + count
         return 0.0
 

@@ -104,17 +104,17 @@ def _records_of(journal: Journal, subject: str) -> list[Record]:
 def _overwrite(address: str) -> int:
     with opened(address) as (journal, bandit):
         saved = {snapshot.partition: snapshot.position for snapshot in bandit.snapshots}
-        ready: list[bytes] = []
+        keys: list[bytes] = []
         waiting = 0
         for partition in range(journal.partitions):
             for record in journal.undone(partition):
                 if isinstance(record.event, Erased):
                     # Snapshots that are older than the erasure still contain the row.
                     if saved.get(partition, record.position) >= record.position:
-                        ready.append(record.event.key)
+                        keys.append(record.event.key)
                     else:
                         waiting += 1
-        count = journal.overwrite(ready)
+        count = journal.overwrite(keys)
         print(f"{several(count, 'event')} of erased decisions overwritten in {journal.bandit}")
     if waiting:
         message = (

@@ -423,8 +423,10 @@ class Comparison:
 
     def _compare_estimates(self) -> None:
         whole, short = self.whole.learner.estimate, self.short.learner.estimate
-        apart = whole.theta - short.theta
-        deviations = math.sqrt(max(0.0, float(np.vdot(apart, product(whole.precision, apart)))))
+        difference = whole.theta - short.theta
+        deviations = math.sqrt(
+            max(0.0, float(np.vdot(difference, product(whole.precision, difference))))
+        )
         if not deviations <= DEVIATIONS:
             self.report.differences.append(f"estimate: {deviations:.2g} standard deviations apart")
 

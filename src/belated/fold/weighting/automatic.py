@@ -275,8 +275,8 @@ class Rivals:
             add_gram(precision, rows, np.minimum(counts * slope, MAX_WEIGHT))
             step = solve(precision, cross(counts * (y - mean), rows, theta.shape))
             if self._family.number != 0:  # for Gaussian rewards, steps are exact
-                far = float(np.abs(predictors(rows, step)).max())
-                step *= min(1.0, STEP / max(far, STEP))
+                largest = float(np.abs(predictors(rows, step)).max())
+                step *= min(1.0, STEP / max(largest, STEP))
             if np.isfinite(step).all():
                 self._thetas[n] += step
 

@@ -142,8 +142,8 @@ class Thinned:
 
         The first fits follow every conversion; later fits wait until the information has grown.
         """
-        every = n < FIRST and shape[-1] <= WIDE
-        return n + 1 if every else next_fit(n, shape, self.growth)
+        always = n < FIRST and shape[-1] <= WIDE
+        return n + 1 if always else next_fit(n, shape, self.growth)
 
     def law(self, data: AgedDecisions) -> ConversionLaw:
         """Return the delay distribution of the conversions."""

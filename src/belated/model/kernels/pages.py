@@ -187,10 +187,10 @@ def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the offset after one of :data:`SOURCES`, or -1 for any other value."""
     for n in range(SOURCES.shape[0]):
         size = int(SOURCES[n, 0]) - 0xA0 + 1
-        same = at + size <= end
+        matches = at + size <= end
         for i in range(size):
-            same = same and data[at + i] == SOURCES[n, i]
-        if same:
+            matches = matches and data[at + i] == SOURCES[n, i]
+        if matches:
             return at + size
     return -1
 
@@ -205,10 +205,10 @@ def after_context(data: NDArray[np.uint8], at: int, names: NDArray[np.uint8]) ->
         size, at = size * 256 + int(data[at]), at + 1
     is_found = size == 0 or names.shape[0] == 0
     for n in range(0, names.shape[0], 16):
-        same = size >= 16
+        matches = size >= 16
         for i in range(16):
-            same = same and data[at + i] == names[n + i]
-        is_found = is_found or same
+            matches = matches and data[at + i] == names[n + i]
+        is_found = is_found or matches
     return at + size if is_found else -1
 
 

@@ -62,8 +62,8 @@ class RunningSums:
         if frozen:
             self.clear()
         else:
-            gone = FrozenSums.of(row[None, :], np.array([y]), self._family, self.theta)
-            self._sums -= gone
+            removed = FrozenSums.of(row[None, :], np.array([y]), self._family, self.theta)
+            self._sums -= removed
 
     def total(self) -> FrozenSums:
         """Return the sums of all observations."""

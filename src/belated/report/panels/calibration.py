@@ -55,8 +55,8 @@ def collect(facts: Facts) -> dict[str, Any] | None:
         here = facts.own & (period >= first) & (period < first + RECENT)
         value = facts.ratio(here)[0] if here.any() else math.nan
         if math.isfinite(value) and value * float(mean[here].mean()) > 0.0:
-            off = short(float(mean[here].mean()) / value - 1.0, 4)
-            weeks.append({"t": facts.calendar.ms(first), "bias": off})
+            bias = short(float(mean[here].mean()) / value - 1.0, 4)
+            weeks.append({"t": facts.calendar.ms(first), "bias": bias})
     return {
         "bins": bins,
         "bias": short(float(mean[recent].mean()) / observed - 1.0, 4),

@@ -89,16 +89,16 @@ def chart(data: Spec) -> Spec:
 def words(data: Data) -> Said:
     """Return the title, which names the most significant effect, and the caption."""
     best = data["coefficients"][0]
-    whose = f" of {best['action']}" if best["action"] else ""
+    suffix = f" of {best['action']}" if best["action"] else ""
     verb = "raises" if best["theta"] > 0 else "lowers"
     size = abs(best["theta"])  # in percentage points if rewards are shares
     size = f"{100 * size:.3g} points" if data["rewards"]["shares"] else amount(data, size)
-    effect = f"{verb} the reward{whose} by {size}"
+    effect = f"{verb} the reward{suffix} by {size}"
     if data["family"] in ("Bernoulli", "Poisson"):
         quantity = "odds" if data["family"] == "Bernoulli" else "rate"
         theta = best["theta"]
         factor = f"{math.exp(theta):.1f}" if theta < math.log(1_000) else "more than 1,000"
-        effect = f"multiplies the {quantity}{whose} by {factor}"
+        effect = f"multiplies the {quantity}{suffix} by {factor}"
     title = f"Clearest effect: “{best['name']}” {effect}"
     if best["lo"] <= 0.0 <= best["hi"]:
         title = "No effect is clear yet: all intervals contain zero"

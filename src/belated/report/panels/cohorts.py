@@ -114,11 +114,11 @@ def words(data: Data) -> Said:
     if late := gaps(data):
         title = f"Rewards of decisions before {day(late[-1]['from'])} were delayed by an outage"
     else:
-        off = _furthest(data["cohorts"])
-        if off is not None:
+        worst = _furthest(data["cohorts"])
+        if worst is not None:
             title = (
-                f"Decisions of {TimeAxis(data).name(off[0])} differ most from what is expected: "
-                f"{percent(off[1])} have a reward, not {percent(off[2])}"
+                f"Decisions of {TimeAxis(data).name(worst[0])} differ most from what is expected: "
+                f"{percent(worst[1])} have a reward, not {percent(worst[2])}"
             )
     return Said(
         title,

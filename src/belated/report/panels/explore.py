@@ -42,10 +42,10 @@ def collect(facts: Facts) -> list[dict[str, Any]]:
         shares = shares[shares > 0]
         overall = math.exp(-float((shares * np.log(shares)).sum()))
         # An estimate from the propensities of chosen actions can exceed the number of actions.
-        alone = min(math.exp(float(surprise[here].mean())), len(facts.actions))
+        count = min(math.exp(float(surprise[here].mean())), len(facts.actions))
         when = facts.calendar.ms(n)
         rows.append({"t": when, "what": "in use overall", "n": short(overall, 4)})
-        rows.append({"t": when, "what": "for one decision", "n": short(alone, 4)})
+        rows.append({"t": when, "what": "for one decision", "n": short(count, 4)})
     return rows
 
 

@@ -93,8 +93,10 @@ def words(data: Data) -> Said:
     total = amount(data, foregone["total"])
     if data["rewards"]["shares"]:
         total = several(foregone["total"], data["unit"])
-    same = first is None or foregone["lo"] <= first <= foregone["hi"] or amount(data, first) == now
-    if same:
+    is_same = (
+        first is None or foregone["lo"] <= first <= foregone["hi"] or amount(data, first) == now
+    )
+    if is_same:
         title = f"{now} per decision is left on the table"
     else:
         verb = "fell" if foregone["p"] < first else "rose"

@@ -35,8 +35,8 @@ def collect(facts: Facts) -> dict[str, Any]:
         compared = lift(table)
     except NotEvaluable as refused:
         figures["no_lift"] = str(refused)
-        if (alone := if_known(earned, table.select(own), "bandit")) is not None:
-            figures["per_decision"] = around(alone.value, alone.error, bounds)
+        if (estimate := if_known(earned, table.select(own), "bandit")) is not None:
+            figures["per_decision"] = around(estimate.value, estimate.error, bounds)
         return figures
     count = compared.bandit.decisions
     figures["per_decision"] = around(compared.bandit.value, compared.bandit.error, bounds)

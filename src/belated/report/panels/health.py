@@ -81,10 +81,12 @@ def card(data: Data) -> str:
         state = "converged" if health["converged"] else "not converged"
         fit = f"fit of {whole(health['fit_n'])} outcomes"
         items.append((health["converged"], "Model", state, fit))
-    off = data["calibration"]
-    if off:
+    calibration = data["calibration"]
+    if calibration:
         fine = not any(item["kind"] == "calibration" for item in data["attention"])
-        items.append((fine, "Calibration", f"{1 + off['bias']:.2g} ×", "predicted / observed"))
+        items.append(
+            (fine, "Calibration", f"{1 + calibration['bias']:.2g} ×", "predicted / observed")
+        )
     late = gaps(data)
     status, note = "no outage", "judged by gaps between rewards"
     if late:

@@ -81,8 +81,8 @@ def words(data: Data) -> Said:
     if shared and (gains := max(shared, key=lambda name: own[name] - holdout[name])):
         gain = own[gains] - holdout[gains]
         if gain > 0 and len(shared) > 1:
-            same = ", and" if gains == best else f"; {gains}"
-            title += f"{same} gains the most from being targeted"
+            lead = ", and" if gains == best else f"; {gains}"
+            title += f"{lead} gains the most from being targeted"
     where = (
         "The bandit shows each action where it expects the action to do well; the holdout does not."
         if holdout

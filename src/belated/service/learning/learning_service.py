@@ -266,8 +266,8 @@ class LearningService(Leader[Callable[[], Fold]]):
         self._publish_at = now + self._publish_seconds
 
     def _publish_due(self, fold: Fold) -> float:
-        same = fold.version == self._published
-        return self._publish_at + same * (self._alive_seconds - self._publish_seconds)
+        is_same = fold.version == self._published
+        return self._publish_at + is_same * (self._alive_seconds - self._publish_seconds)
 
     def _advise(self, fold: Fold) -> None:
         now = self._monotonic()
