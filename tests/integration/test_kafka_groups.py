@@ -26,10 +26,8 @@ def workers(kafka: KafkaCluster) -> Iterator[list[WorkerGroup]]:
     cluster = Cluster(kafka.address, {}, 10.0)
     topic = new_name("shared")
     Topics(cluster, 1).make(topic, PARTITIONS)
-    with ExitStack() as opened:
-        yield [
-            opened.enter_context(closing(WorkerGroup(cluster, topic, SESSION))) for _ in range(3)
-        ]
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(WorkerGroup(cluster, topic, SESSION))) for _ in range(3)]
 
 
 def share(*workers: WorkerGroup) -> list[int]:
@@ -38,49 +36,49 @@ def share(*workers: WorkerGroup) -> list[int]:
     for worker, claim in zip(workers, claims, strict=True):
         if claim.surplus:
             worker.give_back(claim.surplus)
-    held = list(chain.from_iterable(claim.partitions for claim in claims))
-    assert len(held) == len(set(held)), claims
+    partitions = list(chain.from_iterable(claim.partitions for claim in claims))
+    assert len(partitions) == len(set(partitions)), claims
     return [len(claim.partitions) for claim in claims]
 
 
 def test_partitions_are_shared_and_come_back(workers: list[WorkerGroup]) -> None:
     """A partition never has two workers; one that leaves is replaced at once."""
-    one, two, three = workers
-    eventually(lambda: share(one) == [4])
-    eventually(lambda: share(one, two) == [2, 2])
-    eventually(lambda: sorted(share(one, two, three)) == [1, 1, 2])
-    three.close()
-    eventually(lambda: share(one, two) == [2, 2])
-    one.close()
-    eventually(lambda: share(two) == [4])
+    first, second, third = workers
+    eventually(lambda: share(first) == [4])
+    eventually(lambda: share(first, second) == [2, 2])
+    eventually(lambda: sorted(share(first, second, third)) == [1, 1, 2])
+    third.close()
+    eventually(lambda: share(first, second) == [2, 2])
+    first.close()
+    eventually(lambda: share(second) == [4])
 
 
 def test_what_the_brokers_want_back_is_held_until_it_is_given_back(
     workers: list[WorkerGroup],
 ) -> None:
     """Even for longer than a session: the worker saves it meanwhile."""
-    one, two, _ = workers
-    eventually(lambda: one.claim() == Claim(ALL))
-    two.claim()
-    eventually(lambda: len(one.claim().surplus) == 2)
+    first, second, _ = workers
+    eventually(lambda: first.claim() == Claim(ALL))
+    second.claim()
+    eventually(lambda: len(first.claim().surplus) == 2)
     time.sleep(1.5 * SESSION)
-    assert one.claim().partitions == ALL
-    assert two.claim() == Claim(())
-    wanted = one.claim().surplus
-    one.give_back(wanted)
-    eventually(lambda: two.claim().partitions == wanted)
-    assert one.claim() == Claim(tuple(sorted({*ALL} - {*wanted})))
+    assert first.claim().partitions == ALL
+    assert second.claim() == Claim(())
+    surplus = first.claim().surplus
+    first.give_back(surplus)
+    eventually(lambda: second.claim().partitions == surplus)
+    assert first.claim() == Claim(tuple(sorted({*ALL} - {*surplus})))
 
 
 def test_a_partition_that_another_has_acquired_is_claimed_again_later(
     workers: list[WorkerGroup],
 ) -> None:
     """By then the brokers have confirmed the owner."""
-    one, *_ = workers
-    eventually(lambda: one.claim() == Claim(ALL))
-    one.doubt([1])
-    assert one.claim() == Claim((0, 2, 3))
-    eventually(lambda: one.claim() == Claim(ALL))
+    worker, *_ = workers
+    eventually(lambda: worker.claim() == Claim(ALL))
+    worker.doubt([1])
+    assert worker.claim() == Claim((0, 2, 3))
+    eventually(lambda: worker.claim() == Claim(ALL))
 
 
 def test_a_session_that_the_brokers_do_not_allow_is_refused(kafka: KafkaCluster) -> None:

@@ -81,35 +81,35 @@ class TestKafkaJournal(LogContract, ShelfContract):
 
 def test_stamps_are_the_brokers(opened: KafkaJournal) -> None:
     """In whole milliseconds, one per commit, and close to now."""
-    before = time.time() - 1
+    earliest = time.time() - 1
     opened.append([Settled(1, 1), Settled(1, 2)])
-    one, two = (record.recorded for record in opened.read(1, 0, 9))
-    assert one == two
-    assert one % 1000 == 0
-    assert before <= one / 1e6 <= time.time() + 1
-    assert opened.last_stamp(1) == one
+    first, second = (record.recorded for record in opened.read(1, 0, 9))
+    assert first == second
+    assert first % 1000 == 0
+    assert earliest <= first / 1e6 <= time.time() + 1
+    assert opened.last_stamp(1) == first
 
 
 def test_what_is_too_large_is_not_sent(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
     """The error has the limit; an import of the same is sent in parts, atomically."""
     assert opened._topic is not None
     change(kafka, opened._topic, "max.message.bytes", "100000")
-    large = [Reward(f"{n:05d}" + "x" * 100, n, 1.0, "p" * 120) for n in range(5_000)]
-    with open_kafka(kafka, dsn, opened.bandit) as small:
-        with pytest.raises(CommitTooLarge, match=r"max\.message\.bytes") as caught:
-            small.append([Void("a", 1), *large])
-        assert caught.value.limit < caught.value.size
-        assert [small.end(partition) for partition in range(4)] == [0] * 4
-        small.import_records([Record(0, 1, 5, event) for event in large])
-        assert sum(len(small.read(partition, 0, 5_000)) for partition in range(4)) == 5_000
+    rewards = [Reward(f"{n:05d}" + "x" * 100, n, 1.0, "p" * 120) for n in range(5_000)]
+    with open_kafka(kafka, dsn, opened.bandit) as journal:
+        with pytest.raises(CommitTooLarge, match=r"max\.message\.bytes") as error:
+            journal.append([Void("a", 1), *rewards])
+        assert error.value.limit < error.value.size
+        assert [journal.end(partition) for partition in range(4)] == [0] * 4
+        journal.import_records([Record(0, 1, 5, event) for event in rewards])
+        assert sum(len(journal.read(partition, 0, 5_000)) for partition in range(4)) == 5_000
 
 
 def test_an_error_of_delivery_reaches_the_caller(kafka: KafkaCluster, opened: KafkaJournal) -> None:
     """Nothing is acknowledged that the brokers have not stored."""
     admin = AdminClient({"bootstrap.servers": kafka.address})
     assert opened._topic is not None
-    (gone,) = admin.delete_topics([opened._topic]).values()
-    gone.result(30)
+    (deletion,) = admin.delete_topics([opened._topic]).values()
+    deletion.result(30)
     with pytest.raises(JournalError):
         opened.append([Void("a", 1)])
 
@@ -145,11 +145,11 @@ def test_an_import_is_seen_whole_and_leaves_gaps(opened: KafkaJournal) -> None:
     opened.import_records(records)
     opened.import_records([Record(0, 1, 6_000, ModeChanged(5, "freeze")), *later(records)])
     for partition in range(4):
-        found = opened.read(partition, 0, 100)
-        assert opened.end(partition) == found[-1].position
-        assert opened.last_stamp(partition) == found[-1].recorded
-        assert opened.read(partition, found[-1].position, 9) == []
-        offsets = {record.position >> 16 for record in found}
+        page = opened.read(partition, 0, 100)
+        assert opened.end(partition) == page[-1].position
+        assert opened.last_stamp(partition) == page[-1].recorded
+        assert opened.read(partition, page[-1].position, 9) == []
+        offsets = {record.position >> 16 for record in page}
         assert len(offsets) == 2
         assert max(offsets) - min(offsets) == 2  # the end of the first transaction lies between
     assert opened.mode() == ModeChanged(5, "freeze")
@@ -159,13 +159,13 @@ def test_an_import_is_there_when_it_returns(opened: KafkaJournal) -> None:
     """In every partition, although some learn of the commit later."""
     for n in range(40):
         opened.import_records([Record(0, 1, 10 + n, Void(f"{n}.{m}", m)) for m in range(20)])
-        found = sum(len(opened.read(partition, 0, 10_000)) for partition in range(4))
-        assert found == 20 * (n + 1)
+        total = sum(len(opened.read(partition, 0, 10_000)) for partition in range(4))
+        assert total == 20 * (n + 1)
 
 
 def later(records: list[Record]) -> list[Record]:
     """Run an action after a while."""
-    return [msgspec.structs.replace(one, recorded=one.recorded + 2_000) for one in records]
+    return [msgspec.structs.replace(record, recorded=record.recorded + 2_000) for record in records]
 
 
 def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
@@ -208,10 +208,10 @@ def test_acts_are_found_as_they_stand_in_the_log(
     """By another process too, with position and stamp."""
     opened.append([ModeChanged(5, "freeze"), Configured(5, {"window": "7d"}), Settled(0, 1)])
     opened.append([Retracted(2, 6, 1, 2, "feed")])
-    with open_kafka(kafka, dsn, opened.bandit) as other:
-        assert other.mode() == ModeChanged(5, "freeze")
-        assert other.configured() == Configured(5, {"window": "7d"})
-        assert other.undone(2) == other.read(2, 0, 9)
+    with open_kafka(kafka, dsn, opened.bandit) as journal:
+        assert journal.mode() == ModeChanged(5, "freeze")
+        assert journal.configured() == Configured(5, {"window": "7d"})
+        assert journal.undone(2) == journal.read(2, 0, 9)
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -249,28 +249,30 @@ def test_a_closed_journal_looks_nothing_up(opened: KafkaJournal) -> None:
 
 def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: KafkaJournal) -> None:
     """In whole commits; later records and operator actions are unchanged."""
-    first = opened.append([Void("a", 1), Erased(erased_key_of("a"), 1)], recorded=[1_001, 1_002])
-    home = next(partition for partition in range(4) if opened.end(partition))
-    opened.append([Settled(home, n) for n in range(3)], recorded=[1_003] * 3)
-    last = opened.append([Settled(home, 9)], recorded=[1_004])
-    before = opened.read(home, 0, 99)
-    opened.save(Snapshot(home, last[0], "v1", {}))
-    base = Snapshot(home, first[1], "v1", {"ledger": b"two"})
+    positions = opened.append(
+        [Void("a", 1), Erased(erased_key_of("a"), 1)], recorded=[1_001, 1_002]
+    )
+    partition = next(partition for partition in range(4) if opened.end(partition))
+    opened.append([Settled(partition, n) for n in range(3)], recorded=[1_003] * 3)
+    last_positions = opened.append([Settled(partition, 9)], recorded=[1_004])
+    records = opened.read(partition, 0, 99)
+    opened.save(Snapshot(partition, last_positions[0], "v1", {}))
+    base = Snapshot(partition, positions[1], "v1", {"ledger": b"two"})
     with pytest.raises(HistoryUndone):
-        opened.rebase(base, Trimmed(home, 7, first[1], 1_002, "old", "me"), 0)
-    assert opened.drop(home, 10) == 0
-    opened.rebase(base, Trimmed(home, 7, first[1], 1_002, "old", "me"), 1)
-    assert opened.base(home) == base
-    assert opened.drop(home, 10) == 1
-    assert opened.drop(home, 10) == 0
+        opened.rebase(base, Trimmed(partition, 7, positions[1], 1_002, "old", "me"), 0)
+    assert opened.drop(partition, 10) == 0
+    opened.rebase(base, Trimmed(partition, 7, positions[1], 1_002, "old", "me"), 1)
+    assert opened.base(partition) == base
+    assert opened.drop(partition, 10) == 1
+    assert opened.drop(partition, 10) == 0
     with pytest.raises(HistoryTrimmed):
-        opened.read(home, 0, 9)
-    assert opened.read(home, first[1], 99)[:-1] == before[2:]
-    assert [one.event for one in opened.undone(home)] == [Erased(erased_key_of("a"), 1)]
-    assert opened.requests(home, first) == {}
-    delete_behind_its_back(kafka, opened, home, 2)
+        opened.read(partition, 0, 9)
+    assert opened.read(partition, positions[1], 99)[:-1] == records[2:]
+    assert [record.event for record in opened.undone(partition)] == [Erased(erased_key_of("a"), 1)]
+    assert opened.requests(partition, positions) == {}
+    delete_behind_its_back(kafka, opened, partition, 2)
     with pytest.raises(CorruptJournal, match="no base replaces it"):
-        opened.read(home, first[1], 9)
+        opened.read(partition, positions[1], 9)
 
 
 def delete_behind_its_back(
@@ -279,8 +281,8 @@ def delete_behind_its_back(
     """Delete records as a retention setting would."""
     assert journal._topic is not None
     admin = AdminClient({"bootstrap.servers": kafka.address})
-    (gone,) = admin.delete_records([TopicPartition(journal._topic, partition, before)]).values()
-    gone.result(30)
+    (deletion,) = admin.delete_records([TopicPartition(journal._topic, partition, before)]).values()
+    deletion.result(30)
 
 
 # --- a bandit on it -----------------------------------------------------------------------------
@@ -293,19 +295,19 @@ def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: st
     def reopened() -> Bandit:
         return Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address)
 
-    with reopened() as first:
-        made = [first.decide(rows=np.eye(2)) for _ in range(20)]
-        for decision in made[:10]:
-            assert first.observe(decision.id, 1.0).status == "rewarded"
+    with reopened() as writer:
+        decisions = [writer.decide(rows=np.eye(2)) for _ in range(20)]
+        for decision in decisions[:10]:
+            assert writer.observe(decision.id, 1.0).status == "rewarded"
         with pytest.raises(NotIndexed):
-            first.decide(rows=np.eye(2), id="order-17")
-        theta = first.estimate.theta
-    with reopened() as second:
-        assert second.pending.count == 10
-        found = second.entry(made[0].id)
-        assert found is not None
-        assert found.value == 1.0
-        np.testing.assert_allclose(second.estimate.theta, theta, rtol=1e-9)
+            writer.decide(rows=np.eye(2), id="order-17")
+        theta = writer.estimate.theta
+    with reopened() as reader:
+        assert reader.pending.count == 10
+        entry = reader.entry(decisions[0].id)
+        assert entry is not None
+        assert entry.value == 1.0
+        np.testing.assert_allclose(reader.estimate.theta, theta, rtol=1e-9)
 
 
 def test_what_was_looked_up_once_is_not_fetched_for_ever(
@@ -329,9 +331,9 @@ def test_a_paused_partition_is_read_again(
     monkeypatch.setattr(module, "_AHEAD", 0)
     for n in range(3):
         opened.append([Settled(0, n), Settled(1, n)])
-    after = opened.read(0, 0, 9)[1].position
+    position = opened.read(0, 0, 9)[1].position
     for _ in range(2):  # the first partition is buffered, and paused for the second one
-        opened.read(0, after, 1)
+        opened.read(0, position, 1)
         assert len(opened.read(1, 0, 9)) == 3
         assert [record.event for record in opened.read(0, 0, 1)] == [Settled(0, 0)]
 
@@ -343,10 +345,10 @@ def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit
         expected: dict[int, bytes] = {}
         for n in range(80):
             decision = Decision(new_id(5), 5, 0, 0, rows, 0.5, 1.0, 0)
-            kept = {0: b"%d" % n} if n % 3 else None
-            (position,) = journal.append([decision], requests=kept)
-            if kept and n not in range(10, 20):
-                expected[position] = kept[0]
+            requests = {0: b"%d" % n} if n % 3 else None
+            (position,) = journal.append([decision], requests=requests)
+            if requests and n not in range(10, 20):
+                expected[position] = requests[0]
         assert journal.requests(0, list(expected)) == expected
         assert journal.requests(0, [journal.end(0) + 5_000]) == {}
 
@@ -355,9 +357,9 @@ def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJourna
     """Those with other ends than the given positions, also if records were lost."""
     assert opened.advanced(dict.fromkeys(range(4), 0)) == set()
     ids = [new_id(1_700_000_000_000_000, slot) for slot in (0, 0, 2)]
-    *_, behind, other = opened.append([Reward(id, 1, 1.0) for id in ids])
+    *_, behind, last = opened.append([Reward(id, 1, 1.0) for id in ids])
     assert opened.advanced(dict.fromkeys(range(4), 0)) == {0, 2}
-    assert opened.advanced({0: behind, 1: 0, 2: other, 3: 0}) == set()
+    assert opened.advanced({0: behind, 1: 0, 2: last, 3: 0}) == set()
     opened.append([Reward(ids[2], 1, 1.0)])
-    assert opened.advanced({0: behind, 2: other}) == {2}
+    assert opened.advanced({0: behind, 2: last}) == {2}
     assert opened.advanced({0: behind + (1 << 16)}) == {0}

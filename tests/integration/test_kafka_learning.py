@@ -44,18 +44,18 @@ def play(bandit: Bandit, seed: int) -> Played:
     rows = rng.normal(size=(ROUNDS, ACTIONS, DIM)) / 2
     means = 1 / (1 + np.exp(-rows @ theta))
     outcomes = rng.random((ROUNDS, ACTIONS)) < means
-    delays, twice = rng.integers(0, LATE, ROUNDS), rng.random(ROUNDS) < 0.2
+    delays, repeated = rng.integers(0, LATE, ROUNDS), rng.random(ROUNDS) < 0.2
     due: dict[int, list[tuple[str, float]]] = {}
     actions = []
     for t in range(ROUNDS):
         decision = bandit.decide(rows=rows[t])
         actions.append(decision.index)
-        told = [(decision.id, float(outcomes[t, decision.index]))] * (1 + twice[t])
-        due.setdefault(t + int(delays[t]), []).extend(told)
+        rewards = [(decision.id, float(outcomes[t, decision.index]))] * (1 + repeated[t])
+        due.setdefault(t + int(delays[t]), []).extend(rewards)
         for id, value in due.pop(t, []):
             bandit.observe(id, value)
-    lost = means.max(axis=1) - means[np.arange(ROUNDS), actions]
-    return Played(actions, float(lost.sum()))
+    regrets = means.max(axis=1) - means[np.arange(ROUNDS), actions]
+    return Played(actions, float(regrets.sum()))
 
 
 @pytest.fixture
@@ -67,13 +67,15 @@ def store(kafka: KafkaCluster, dsn: str) -> Store:
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
     """A new journal."""
-    with store.journal(bandit, partitions=PARTITIONS) as opened:
-        yield opened
+    with store.journal(bandit, partitions=PARTITIONS) as bandit_journal:
+        yield bandit_journal
 
 
 def records_of(journal: Journal) -> list[Record]:
     """Return all records."""
-    return [one for partition in range(PARTITIONS) for one in journal.read(partition, 0, 10_000)]
+    return [
+        record for partition in range(PARTITIONS) for record in journal.read(partition, 0, 10_000)
+    ]
 
 
 def folded(journal: Journal, policy: DelayedUCB) -> Fold:
@@ -93,29 +95,31 @@ def test_decisions_and_regret_are_those_of_an_embedded_bandit(journal: Journal, 
     memory = MemoryJournal(partitions=PARTITIONS)
     with Bandit(policy=POLICY, rewards=Explicit(), journal=memory, seed=seed) as embedded:
         assert play(embedded, seed) == played
-        wanted = embedded.estimate
-    assert estimate.n == wanted.n > ROUNDS / 2
-    np.testing.assert_allclose(estimate.theta, wanted.theta, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(estimate.precision, wanted.precision, rtol=1e-8, atol=1e-10)
+        expected = embedded.estimate
+    assert estimate.n == expected.n > ROUNDS / 2
+    np.testing.assert_allclose(estimate.theta, expected.theta, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(estimate.precision, expected.precision, rtol=1e-8, atol=1e-10)
 
 
 def test_the_same_records_come_to_the_same(store: Store, journal: Journal) -> None:
     """Folded from Kafka and from memory: states exactly, sums and estimate to rounding."""
     with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=1) as bandit:
         play(bandit, seed=21)
-    with store.journal(journal.bandit) as again:
-        records = records_of(again)
-        fold = folded(again, POLICY)
+    with store.journal(journal.bandit) as reopened:
+        records = records_of(reopened)
+        fold = folded(reopened, POLICY)
     memory = MemoryJournal(partitions=PARTITIONS)
     for partition in range(PARTITIONS):
-        some = [one for one in records if one.partition == partition]
-        events = [one.event for one in some if not isinstance(one.event, Opaque)]
-        memory.append(events, recorded=[one.recorded for one in some])
-    wanted = folded(memory, POLICY)
-    assert fold.digest == wanted.digest
-    assert same_sums(fold, wanted)
+        partition_records = [record for record in records if record.partition == partition]
+        events = [
+            record.event for record in partition_records if not isinstance(record.event, Opaque)
+        ]
+        memory.append(events, recorded=[record.recorded for record in partition_records])
+    expected = folded(memory, POLICY)
+    assert fold.digest == expected.digest
+    assert same_sums(fold, expected)
     np.testing.assert_allclose(
-        fold.learner.estimate.theta, wanted.learner.estimate.theta, rtol=1e-8, atol=1e-10
+        fold.learner.estimate.theta, expected.learner.estimate.theta, rtol=1e-8, atol=1e-10
     )
 
 
@@ -131,11 +135,11 @@ def test_rewards_of_subjects_come_to_the_same(store: Store, journal: Journal) ->
     assert counters["credited"] > 10
     assert counters["unmatched"] > 0
     fold = Fold(POLICY, Explicit("1d"), partitions=PARTITIONS)
-    with store.journal(journal.bandit) as again:
-        fold.begin(again)
-        fold.catch_up(again)
+    with store.journal(journal.bandit) as reopened:
+        fold.begin(reopened)
+        fold.catch_up(reopened)
         memory = MemoryJournal(partitions=PARTITIONS)
-        for record in records_of(again):
+        for record in records_of(reopened):
             if not isinstance(record.event, Opaque):
                 memory.append([record.event], recorded=[record.recorded])
     replay = Fold(POLICY, Explicit("1d"), partitions=PARTITIONS)
@@ -171,12 +175,12 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
         policy=policy, rewards=Explicit(), journal=store.journal(bandit), seed=2
     ) as deciding:
         play(deciding, seed=31)
-        until = time.monotonic() + 60
-        while not (first.worker.owned and second.worker.owned) and time.monotonic() < until:
+        deadline = time.monotonic() + 60
+        while not (first.worker.owned and second.worker.owned) and time.monotonic() < deadline:
             first.step()
             second.step()
-        lost = set(first.worker.owned)
-        assert lost
+        partitions = set(first.worker.owned)
+        assert partitions
         play(deciding, seed=32)
     with store.journal(bandit) as journal:
         fold = folded(journal, policy)
@@ -184,12 +188,12 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
         first.worker.membership.close()
         first.lease._renewal.stop()
         model = None
-        while (model is None or model.n < fold.model.n) and time.monotonic() < until:
+        while (model is None or model.n < fold.model.n) and time.monotonic() < deadline:
             second.step()
-            found = second.coordination.published()
-            model = None if found is None else PublishedModel.read(found[1])
+            publication = second.coordination.published()
+            model = None if publication is None else PublishedModel.read(publication[1])
     assert model is not None
-    assert lost <= set(second.worker.owned)
+    assert partitions <= set(second.worker.owned)
     assert model.n == fold.model.n
     np.testing.assert_allclose(
         model.model(policy).theta, fold.learner.estimate.theta, rtol=1e-8, atol=1e-10
@@ -200,11 +204,11 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
 
 def test_leases_are_renewed_in_the_database(store: Store, bandit: str, journal: Journal) -> None:
     """In one transaction; a lease held by another learner is not renewed."""
-    with closing(store.coordination(bandit)) as lead, closing(store.session()) as session:
-        epoch = lead.acquire_lease("me", 1.0)
+    with closing(store.coordination(bandit)) as coordination, closing(store.session()) as session:
+        epoch = coordination.acquire_lease("me", 1.0)
         assert epoch is not None
         assert renew_leases(session.cells, {bandit: Held("me", epoch)}, 100.0) == {bandit}
-        leader = lead.leader()
+        leader = coordination.leader()
         assert leader is not None
         assert leader.seconds > 50.0
         assert renew_leases(session.cells, {bandit: Held("another", epoch + 1)}, 100.0) == set()

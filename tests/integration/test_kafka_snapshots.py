@@ -50,8 +50,8 @@ class TestFiles(ShelfContract):
 
     def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
         """Damage a file."""
-        named = journal._known[partition][piece].hex()
-        (path,) = self.folder.rglob(named)
+        file_name = journal._known[partition][piece].hex()
+        (path,) = self.folder.rglob(file_name)
         path.write_bytes(path.read_bytes() + b"\0")
 
 
@@ -82,22 +82,25 @@ def test_the_owner_saves_files_and_removes_old_ones(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str
 ) -> None:
     """A fenced owner neither writes nor removes files."""
-    with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
-        (position,) = one.append([Settled(0, 1)])
-        one.acquire(0)
-        one.save(Snapshot(0, position, "v1", {"block": b"long", "ledger": b"one"}))
-        one.save(Snapshot(0, position, "v1", {"ledger": b"two"}, kept=frozenset({"block"})))
-        assert len(files_of(one).files(0)) == 2
-        two.acquire(0)
-        assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
+    with opened(kafka, dsn, bandit, place) as first, opened(kafka, dsn, bandit, place) as second:
+        (position,) = first.append([Settled(0, 1)])
+        first.acquire(0)
+        first.save(Snapshot(0, position, "v1", {"block": b"long", "ledger": b"one"}))
+        first.save(Snapshot(0, position, "v1", {"ledger": b"two"}, kept=frozenset({"block"})))
+        assert len(files_of(first).files(0)) == 2
+        second.acquire(0)
+        assert second.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
         with pytest.raises(OwnerFenced):
-            one.save(Snapshot(0, position, "v1", {"ledger": b"three"}, kept=frozenset({"block"})))
-        assert len(files_of(one).files(0)) == 2
-        assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
-        two.save(Snapshot(0, position, "v1", {"ledger": b"four"}, kept=frozenset({"block"})))
-        assert len(files_of(one).files(0)) == 2
-    with pytest.raises(JournalMismatch, match="snapshots="), opened(kafka, dsn, bandit, None) as no:
-        no.load(0)
+            first.save(Snapshot(0, position, "v1", {"ledger": b"three"}, kept=frozenset({"block"})))
+        assert len(files_of(first).files(0)) == 2
+        assert second.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
+        second.save(Snapshot(0, position, "v1", {"ledger": b"four"}, kept=frozenset({"block"})))
+        assert len(files_of(first).files(0)) == 2
+    with (
+        pytest.raises(JournalMismatch, match="snapshots="),
+        opened(kafka, dsn, bandit, None) as journal,
+    ):
+        journal.load(0)
 
 
 def test_a_file_that_is_gone_is_a_snapshot_that_is_discarded(
@@ -117,20 +120,20 @@ def test_an_owner_who_loads_while_another_saves_gets_the_later_one(
     kafka: KafkaCluster, dsn: str, bandit: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of the earlier one no longer exist when they are read."""
-    with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
-        (position,) = one.append([Settled(0, 1)])
-        one.acquire(0)
-        one.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
-        files = files_of(two)
-        read = files.read
+    with opened(kafka, dsn, bandit, place) as first, opened(kafka, dsn, bandit, place) as second:
+        (position,) = first.append([Settled(0, 1)])
+        first.acquire(0)
+        first.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
+        files = files_of(second)
+        read_files = files.read
 
         def late(partition: int, named: Iterable[bytes]) -> dict[bytes, bytes]:
             if checksum(b"one") in named:
-                one.save(Snapshot(0, position, "v1", {"ledger": b"two"}))
-            return read(partition, named)
+                first.save(Snapshot(0, position, "v1", {"ledger": b"two"}))
+            return read_files(partition, named)
 
         monkeypatch.setattr(files, "read", late)
-        assert two.load(0) == Snapshot(0, position, "v1", {"ledger": b"two"})
+        assert second.load(0) == Snapshot(0, position, "v1", {"ledger": b"two"})
 
 
 def test_a_place_that_cannot_be_written_to_is_unavailable(

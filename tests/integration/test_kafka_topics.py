@@ -42,8 +42,8 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(
 
     def late(self: AdminClient, resources: list[ConfigResource], **how: float) -> object:
         answers.append("unknown" if not answers else "known")
-        other = ConfigResource(ResourceType.TOPIC, "no-such-topic")
-        return describe(self, [other] if answers == ["unknown"] else resources, **how)
+        missing = ConfigResource(ResourceType.TOPIC, "no-such-topic")
+        return describe(self, [missing] if answers == ["unknown"] else resources, **how)
 
     monkeypatch.setattr(AdminClient, "describe_configs", late)
     assert Topics(opened._cluster, 1).check(opened._topic, 4) == MAX_BYTES
@@ -75,7 +75,7 @@ def test_the_number_of_partitions_is_fixed(
         open_kafka(kafka, dsn, opened.bandit, partitions=8)
     assert opened._topic is not None
     admin = AdminClient({"bootstrap.servers": kafka.address})
-    (more,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
-    more.result(30)
+    (addition,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
+    addition.result(30)
     with pytest.raises(JournalMismatch, match="6 partitions, but the bandit has 4"):
         open_kafka(kafka, dsn, opened.bandit)

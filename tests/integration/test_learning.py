@@ -44,8 +44,8 @@ def writer(store: Store, bandit: str) -> Iterator[Bandit]:
         rewards=Explicit(timedelta(days=1)),
         journal=store.journal(bandit, partitions=2),
         seed=3,
-    ) as made:
-        yield made
+    ) as new_bandit:
+        yield new_bandit
 
 
 def play(writer: Bandit, rounds: int) -> None:
@@ -79,9 +79,9 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     until_idle(learner)
     learner.step()
     coordination = store.coordination(bandit)
-    found = coordination.published()
-    assert found is not None
-    number, data = found
+    publication = coordination.published()
+    assert publication is not None
+    number, data = publication
     published = PublishedModel.read(data)
     assert published.positions == writer._fold.positions
     assert (published.n, published.pending) == (45, 15)
@@ -92,9 +92,9 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     play(writer, 5)
     until_idle(learner)
     learner.step()
-    newer = coordination.published(number)
-    assert newer is not None
-    assert newer[0] > number
+    newer_publication = coordination.published(number)
+    assert newer_publication is not None
+    assert newer_publication[0] > number
     coordination.close()
     learner.close()
 
@@ -129,11 +129,11 @@ def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: B
     until_idle(learner)
     assert 86_000 < learner.clock.ahead() <= 86_400
     learner.close()
-    another = learning_service(definition(bandit), store)
-    until_idle(another)
-    assert another.clock.last_stamp > 0
-    assert another.clock.ahead() > 86_000
-    another.close()
+    learner_again = learning_service(definition(bandit), store)
+    until_idle(learner_again)
+    assert learner_again.clock.last_stamp > 0
+    assert learner_again.clock.ahead() > 86_000
+    learner_again.close()
 
 
 def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: Bandit) -> None:
@@ -153,8 +153,8 @@ def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: B
     third = learning_service(definition(bandit), store, lease=2.0)
     hang(second)  # as if it were dead
     eventually(lambda: third.step() >= 0 and third.leads(), seconds=20)
-    for one in (second, third):
-        one.close()
+    for learner in (second, third):
+        learner.close()
 
 
 def test_superseded_learner_can_neither_publish_nor_save(
@@ -162,39 +162,39 @@ def test_superseded_learner_can_neither_publish_nor_save(
 ) -> None:
     """It stands by after its next step, and starts from the snapshot when it leads again."""
     play(writer, 10)
-    slow = learning_service(definition(bandit), store, lease=0.3)
-    next_one = learning_service(definition(bandit), store)
-    until_idle(slow)
-    fold, epoch = slow.fold, slow.epoch
+    stale_learner = learning_service(definition(bandit), store, lease=0.3)
+    successor = learning_service(definition(bandit), store)
+    until_idle(stale_learner)
+    fold, epoch = stale_learner.fold, stale_learner.epoch
     assert fold is not None
-    hang(slow)  # it hangs, the thread that renews its lease too
+    hang(stale_learner)  # it hangs, the thread that renews its lease too
     time.sleep(0.5)
-    until_idle(next_one)
-    assert next_one.leads()
+    until_idle(successor)
+    assert successor.leads()
     with pytest.raises(OwnerFenced):
-        slow.coordination.publish(b"old", epoch)
+        stale_learner.coordination.publish(b"old", epoch)
     with pytest.raises(OwnerFenced):
-        fold.save(slow.shelf)
-    slow.lease._ends = time.monotonic() + 100  # it believes that it still leads
-    slow._publish_at = 0.0
+        fold.save(stale_learner.shelf)
+    stale_learner.lease._ends = time.monotonic() + 100  # it believes that it still leads
+    stale_learner._publish_at = 0.0
     play(writer, 1)
-    assert slow.step() == 0
-    assert not slow.leads()
-    next_one.close()
-    slow.lease._ends = 0.0
-    until_idle(slow)
-    assert slow.leads()
-    assert slow.fold is not None
-    assert slow.fold.digest == writer.digest
-    slow.close()
+    assert stale_learner.step() == 0
+    assert not stale_learner.leads()
+    successor.close()
+    stale_learner.lease._ends = 0.0
+    until_idle(stale_learner)
+    assert stale_learner.leads()
+    assert stale_learner.fold is not None
+    assert stale_learner.fold.digest == writer.digest
+    stale_learner.close()
 
 
 def test_what_was_folded_late_is_no_lag_any_more(store: Store, bandit: str) -> None:
     """A learner that has folded everything has no lag: idle nights raise no alert."""
     learner = learning_service(definition(bandit), store)
     journal = store.journal(bandit)
-    old = journal.now() - 3_600_000_000
-    journal.append([Void("an hour ago", old)], recorded=[old])
+    hour_ago = journal.now() - 3_600_000_000
+    journal.append([Void("an hour ago", hour_ago)], recorded=[hour_ago])
     while learner.fold is None or not sum(learner.fold.positions):
         learner.step()
     assert 3_600 <= learner.lag < 3_700
@@ -212,7 +212,7 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     learner = learning_service(definition(bandit), store)
     until_idle(learner)
     coordination = store.coordination(bandit)
-    last = coordination.published()
+    publication = coordination.published()
     journal = store.journal(bandit)
     end = journal.end(1)
     journal.import_records(
@@ -223,15 +223,15 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 99\\)"):
         learner.step()
     learner.close()
-    assert coordination.published() == last
+    assert coordination.published() == publication
     assert coordination.leader() is None
-    saved = journal.load(1)
-    assert saved is not None
-    assert saved.position == end
+    snapshot = journal.load(1)
+    assert snapshot is not None
+    assert snapshot.position == end
     # One that knows no more begins there, and comes no further.
     with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} "):
-        (other := learning_service(definition(bandit), store)).step()
-    other.close()
+        (learner_again := learning_service(definition(bandit), store)).step()
+    learner_again.close()
     journal.close()
     coordination.close()
 
@@ -266,11 +266,11 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
 
 def test_it_settles_what_is_due(store: Store, bandit: str) -> None:
     """A missing reward becomes the default after the window: the learner records the time."""
-    given = definition(bandit, DefaultAfter(timedelta(seconds=4)))
+    delayed_rewards = definition(bandit, DefaultAfter(timedelta(seconds=4)))
     with store.journal(bandit, partitions=2) as journal:
         x = np.ones(DIM, dtype=np.float32)
         journal.append([Decision(f"d{n}", system_clock(), 0, 0, x, 0.5, 1.0, 0) for n in range(20)])
-    learner = learning_service(given, store)
+    learner = learning_service(delayed_rewards, store)
     until_idle(learner)
     assert learner.fold is not None
     assert learner.fold.counts["pending"] == 20
@@ -288,9 +288,9 @@ def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Ba
     until_idle(learner)
     assert learner.fold is not None
     assert same_sums(learner.fold, writer._fold)
-    whole = Fold(POLICY, writer.rewards, partitions=2)
-    whole.catch_up(writer.journal)
-    assert learner.fold.digest == whole.digest
+    complete = Fold(POLICY, writer.rewards, partitions=2)
+    complete.catch_up(writer.journal)
+    assert learner.fold.digest == complete.digest
     deviations = np.sqrt(np.diag(writer.estimate.covariance))
     gap = (learner.fold.model.theta - writer.estimate.theta) / deviations
     assert np.abs(gap).max() < 0.1
@@ -301,11 +301,11 @@ def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
     """The first of two under one id; rewards and unknown ids are not included."""
     x = np.ones(DIM, dtype=np.float32)
     with store.journal(bandit, partitions=4) as journal:
-        made = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
-        twin = Decision("d7", 5, 99, 0, x, 0.5, 1.0, 0)
-        journal.append([*made, twin])
-        found = journal.decisions(["d3", "d7", "nobody", "d49"])
-        assert found == {"d3": made[3], "d7": made[7], "d49": made[49]}
+        decisions = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
+        duplicate = Decision("d7", 5, 99, 0, x, 0.5, 1.0, 0)
+        journal.append([*decisions, duplicate])
+        decisions_by_id = journal.decisions(["d3", "d7", "nobody", "d49"])
+        assert decisions_by_id == {"d3": decisions[3], "d7": decisions[7], "d49": decisions[49]}
         assert journal.decisions([]) == {}
 
 
@@ -337,23 +337,23 @@ def test_who_leads_can_be_seen(store: Store, bandit: str, writer: Bandit) -> Non
 def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: Bandit) -> None:
     """The lease is renewed in the background, so that no other learner takes over."""
     play(writer, 5)
-    busy, other = (learning_service(definition(bandit), store, lease=1.5) for _ in range(2))
-    make = busy._make_fold
+    leader, standby = (learning_service(definition(bandit), store, lease=1.5) for _ in range(2))
+    make = leader._make_fold
 
     def slowly() -> Fold:
         """Load slowly, like a large snapshot."""
         for _ in range(25):
             time.sleep(0.1)
-            assert not other.step()
-            assert not other.leads()
+            assert not standby.step()
+            assert not standby.leads()
         return make()
 
-    busy._make_fold = slowly
-    until_idle(busy)
-    assert busy.leads()
-    assert busy.epoch == 1
-    for one in (busy, other):
-        one.close()
+    leader._make_fold = slowly
+    until_idle(leader)
+    assert leader.leads()
+    assert leader.epoch == 1
+    for learner in (leader, standby):
+        learner.close()
 
 
 def test_one_that_is_stuck_loses_the_lead(
@@ -361,11 +361,11 @@ def test_one_that_is_stuck_loses_the_lead(
 ) -> None:
     """A thread renews the lease only while the learner makes progress."""
     play(writer, 5)
-    stuck, other = (learning_service(definition(bandit), store, lease=0.3) for _ in range(2))
-    until_idle(stuck)
+    leader, standby = (learning_service(definition(bandit), store, lease=0.3) for _ in range(2))
+    until_idle(leader)
     monkeypatch.setattr("belated.service.learning.lease.PATIENCE", 0.2)
-    eventually(lambda: other.step() >= 0 and other.leads(), seconds=10)
-    assert stuck.step() == 0
-    assert not stuck.leads()
-    for one in (stuck, other):
-        one.close()
+    eventually(lambda: standby.step() >= 0 and standby.leads(), seconds=10)
+    assert leader.step() == 0
+    assert not leader.leads()
+    for learner in (leader, standby):
+        learner.close()

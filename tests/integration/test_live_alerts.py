@@ -126,10 +126,10 @@ class Stage:
     def start(self, command: str, file: Path) -> tuple[Process, str]:
         """Start a process that is scraped; return it and its address."""
         port = free_port()
-        more = ["--port", str(port)] if command == "serve" else ["--metrics", str(port)]
+        options = ["--port", str(port)] if command == "serve" else ["--metrics", str(port)]
         path = f"{self.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         log = self.folder / f"log {len(self._ports)}"
-        process = Process(log, command, str(file), *more, PYTHONPATH=path)
+        process = Process(log, command, str(file), *options, PYTHONPATH=path)
         self._stack.callback(process.kill)
         self._ports.append(port)
         return process, f"http://127.0.0.1:{port}"
@@ -153,9 +153,9 @@ class Stage:
             "rule_files": [str(rules)],
             "scrape_configs": [job],
         }
-        found = self._stack.enter_context(Prometheus(self.folder, config))
-        eventually(lambda: set(found.targets().values()) == {"up"}, seconds=120)
-        return found
+        instance = self._stack.enter_context(Prometheus(self.folder, config))
+        eventually(lambda: set(instance.targets().values()) == {"up"}, seconds=120)
+        return instance
 
 
 @pytest.fixture
@@ -177,15 +177,15 @@ def until(
     prometheus: Prometheus, expected: set[tuple[str, str]], act: Callable[[], object]
 ) -> set[tuple[str, str]]:
     """Run an action until all of these alerts fire; return all that fired meanwhile."""
-    start, came = time.monotonic(), set[tuple[str, str]]()
-    while expected - came:
+    start, fired = time.monotonic(), set[tuple[str, str]]()
+    while expected - fired:
         act()
-        for one in sorted(prometheus.firing() - came):
-            print(f"{time.monotonic() - start:6.1f} s  {' '.join(one)}")
-            came.add(one)
-        assert time.monotonic() < start + 300, f"did not fire: {expected - came}"
+        for alert in sorted(prometheus.firing() - fired):
+            print(f"{time.monotonic() - start:6.1f} s  {' '.join(alert)}")
+            fired.add(alert)
+        assert time.monotonic() < start + 300, f"did not fire: {expected - fired}"
         time.sleep(0.2)
-    return came
+    return fired
 
 
 def decide(http: httpx.Client, bandit: str, count: int = 1, rows: Any = ROWS) -> list[str]:
@@ -194,7 +194,7 @@ def decide(http: httpx.Client, bandit: str, count: int = 1, rows: Any = ROWS) ->
     answer = http.post(f"/v1/{bandit}/decisions/batch", json=body)
     if answer.is_error:
         return []
-    return [one["id"] for one in answer.json()["decisions"]]
+    return [decision["id"] for decision in answer.json()["decisions"]]
 
 
 def reward(http: httpx.Client, bandit: str, id: str, value: float) -> None:
@@ -208,22 +208,22 @@ def history(
 ) -> None:
     """Yield decisions of the last five days with their rewards: number and times."""
     rng, now = np.random.default_rng(1), journal.now()
-    made: list[tuple[int, Event]] = []
+    events: list[tuple[int, Event]] = []
     for n in range(count):
         at = now - 120 * HOUR + n * 120 * HOUR // count
         x = rng.normal(size=2).astype(np.float32)
-        made.append((at, Decision(f"d{n}", at, n % 2, n % 2, x, 0.5, 0.5, 0)))
-        made += [one for one in tell(n, at) if one[0] <= now]
-    made.sort(key=lambda one: one[0])
-    for first in range(0, len(made), 1_000):
-        some = made[first : first + 1_000]
-        journal.append([event for _, event in some], recorded=[at for at, _ in some])
+        events.append((at, Decision(f"d{n}", at, n % 2, n % 2, x, 0.5, 0.5, 0)))
+        events += [event for event in tell(n, at) if event[0] <= now]
+    events.sort(key=lambda event: event[0])
+    for first in range(0, len(events), 1_000):
+        chunk = events[first : first + 1_000]
+        journal.append([event for _, event in chunk], recorded=[at for at, _ in chunk])
 
 
 def told(n: int, at: int, value: float, hours: float = 0.25) -> list[tuple[int, Reward]]:
     """Return a reward some hours after its decision."""
-    then = at + int(hours * HOUR)
-    return [(then, Reward(f"d{n}", then, value))]
+    arrival = at + int(hours * HOUR)
+    return [(arrival, Reward(f"d{n}", arrival, value))]
 
 
 def write_histories(stage: Stage) -> None:
@@ -232,10 +232,10 @@ def write_histories(stage: Stage) -> None:
     def opened(bandit: str) -> closing[Journal]:
         return closing(stage.store.journal(bandit, partitions=1))
 
-    silent = 110 * HOUR
+    silence_after = 110 * HOUR
     with opened("clock") as journal:
-        then = journal.now() + HOUR
-        journal.append([Reward("d0", then, 1.0)], recorded=[then])
+        future = journal.now() + HOUR
+        journal.append([Reward("d0", future, 1.0)], recorded=[future])
     with opened("fails") as journal:
         journal.import_records([Record(0, 0, journal.now(), Opaque(b"\x02\x92\x63\xa1a"))])
     with opened("advice") as journal:  # only one outcome is told, of few decisions
@@ -249,7 +249,7 @@ def write_histories(stage: Stage) -> None:
         history(
             journal,
             2_000,
-            lambda n, at: told(n, at, float(n % 3 == 0)) if at < start + silent else [],
+            lambda n, at: told(n, at, float(n % 3 == 0)) if at < start + silence_after else [],
         )
     with opened("conflicts") as journal:
         history(
@@ -269,8 +269,8 @@ def write_histories(stage: Stage) -> None:
 def test_causes_in_journals_and_in_calls(stage: Stage) -> None:
     """One bandit per cause, and one without any, for which no alert fires."""
     write_histories(stage)
-    named = {bandit for _, bandit in JOURNAL | CALLS if bandit} - {"silence", "conflicts"}
-    bandits = {name: POLICY for name in sorted(named - {"fallback"})}
+    expected_names = {bandit for _, bandit in JOURNAL | CALLS if bandit} - {"silence", "conflicts"}
+    bandits = {name: POLICY for name in sorted(expected_names - {"fallback"})}
     bandits |= {"calm": POLICY, "fallback": "Failing(dim=2, family=Bernoulli())"}
     spool = stage.folder / "spool"
     spool.mkdir()
@@ -303,9 +303,9 @@ def test_causes_in_journals_and_in_calls(stage: Stage) -> None:
             decide(http, "pending", 50)
         http.post("/v1/calm/decisions", json={"rows": "none"})
 
-    came = until(prometheus, JOURNAL | CALLS, act)
-    of_calm = {name for name, bandit in came if bandit == "calm"}
-    assert of_calm <= {"BelatedDecideSlow"}  # the machine itself may be slow
+    fired = until(prometheus, JOURNAL | CALLS, act)
+    alerts_of_calm = {name for name, bandit in fired if bandit == "calm"}
+    assert alerts_of_calm <= {"BelatedDecideSlow"}  # the machine itself may be slow
     assert serving.runs()
 
 
@@ -314,12 +314,12 @@ def test_causes_in_the_database(stage: Stage) -> None:
     key = make(stage.store, "decide", "reward")
     spool = f'spool_dir = "{stage.folder / "spool"}"'
     _, safe = stage.start("serve", stage.config("safe", {"offers": POLICY}, spool, 'auth = "keys"'))
-    plain = stage.config("plain", {"offers": POLICY})
-    _, bare = stage.start("serve", plain)
-    stage.start("learn", plain)
-    spooled, http = stage.client(safe, **key.header), stage.client(bare)
+    plain_config = stage.config("plain", {"offers": POLICY})
+    _, unspooled_url = stage.start("serve", plain_config)
+    stage.start("learn", plain_config)
+    spooled_http, http = stage.client(safe, **key.header), stage.client(unspooled_url)
     prometheus = stage.prometheus(make(stage.store, "read").key)
-    later(lambda: bool(decide(spooled, "offers") and decide(http, "offers")))
+    later(lambda: bool(decide(spooled_http, "offers") and decide(http, "offers")))
 
     def hold() -> None:
         with psycopg.connect(stage.server.dsn) as connection:
@@ -327,18 +327,18 @@ def test_causes_in_the_database(stage: Stage) -> None:
             time.sleep(0.8)
 
     def wait_for_lock() -> None:
-        held = threading.Thread(target=hold)
-        held.start()
+        lock_thread = threading.Thread(target=hold)
+        lock_thread.start()
         time.sleep(0.1)
         decide(http, "offers")
-        held.join()
+        lock_thread.join()
 
     until(prometheus, SLOW, wait_for_lock)
     stage.server.kill()
     rows = [[1.0, 0.0]] * 100
 
     def fill() -> None:
-        decide(spooled, "offers", 300, rows)
+        decide(spooled_http, "offers", 300, rows)
         decide(http, "offers")
 
     until(prometheus, AWAY, fill)
@@ -363,8 +363,8 @@ def test_learner_behind_slow_connection_and_decider_with_different_policy(stage:
     gate = Slow(stage.server.port, 40_000)
     dsn = stage.server.dsn.replace(str(stage.server.port), str(gate.port))
     _, url = stage.start("serve", stage.config("offers", {"offers": POLICY}))
-    other = {"offers": "DelayedThompson(dim=2, family=Bernoulli())"}
-    stage.start("serve", stage.config("other", other))
+    changed_policy = {"offers": "DelayedThompson(dim=2, family=Bernoulli())"}
+    stage.start("serve", stage.config("other", changed_policy))
     stage.start("learn", stage.config("slow", {"offers": POLICY}, dsn=dsn))
     http = stage.client(url)
     prometheus = stage.prometheus()
@@ -374,6 +374,6 @@ def test_learner_behind_slow_connection_and_decider_with_different_policy(stage:
 
 def test_every_alert_has_a_cause_here() -> None:
     """Except for those that cannot be caused within minutes."""
-    made = {name for name, _ in JOURNAL | CALLS | SLOW | AWAY | DEAD | APART}
-    assert made | NOT_HERE == alert_names()
-    assert not made & NOT_HERE
+    covered = {name for name, _ in JOURNAL | CALLS | SLOW | AWAY | DEAD | APART}
+    assert covered | NOT_HERE == alert_names()
+    assert not covered & NOT_HERE

@@ -64,8 +64,8 @@ class Load:
             {"age": float(self._rng.integers(18, 80)), "seen": self._rng.normal(size=8).tolist()}
             for _ in ids
         ]
-        decided = self._until_answered(lambda client: client.decide_many(contexts, ids=ids))
-        assert [one.id for one in decided] == ids
+        decisions = self._until_answered(lambda client: client.decide_many(contexts, ids=ids))
+        assert [decision.id for decision in decisions] == ids
         self.ids |= dict.fromkeys(ids)
         rewards = {id: float(self._rng.integers(2)) for id in ids[:4]}
         self._until_answered(lambda client: client.observe_many(list(rewards.items())))
@@ -126,46 +126,46 @@ def test_a_rolling_change_and_its_rollback_lose_nothing(
     name = bandit.replace(" ", "-")
     load, running, processes = Load(name), list[Process](), list[Process]()
     numbers = count()
-    others = 0
+    mismatches = 0
     try:
         for features in (BEFORE, AFTER, BEFORE):
-            old, running = running, []
-            for place in range(2):
+            old_processes, running = running, []
+            for index in range(2):
                 file = config(tmp_path / f"{next(numbers)}.toml", address, name, features)
-                if old and not place:
+                if old_processes and not index:
                     assert main(["features", "diff", str(file)]) == 0
-                made = Process(tmp_path / f"{file.stem}.log", "serve", str(file))
-                running.append(made)
-                processes.append(made)
-                port = made.heard("serving")["port"]
-                status, ready = made.ask("GET", "/readyz")
-                others += status == 200 and ready["other_features"] == [name]
+                process = Process(tmp_path / f"{file.stem}.log", "serve", str(file))
+                running.append(process)
+                processes.append(process)
+                port = process.heard("serving")["port"]
+                status, ready = process.ask("GET", "/readyz")
+                mismatches += status == 200 and ready["other_features"] == [name]
                 load.ports = [*load.ports, port]
                 load.goes_on()
-                if old:  # one that is told to stop, and one that dies
+                if old_processes:  # one that is told to stop, and one that dies
                     load.ports = load.ports[1:]
-                    old[place].send(15) if place == 0 else old[place].kill()
+                    old_processes[index].send(15) if index == 0 else old_processes[index].kill()
                     load.goes_on()
-            for made in running:  # the learner has published for these features
-                later(partial(has_a_model, made))
+            for process in running:  # the learner has published for these features
+                later(partial(has_a_model, process))
     finally:
         load.stop()
-        for made in processes:
-            made.kill()
+        for process in processes:
+            process.kill()
     assert load.error is None
-    assert others > 0, "no process was seen waiting for a model of its features"
-    decided, rewarded = list[str](), dict[str, float]()
+    assert mismatches > 0, "no process was seen waiting for a model of its features"
+    decided_ids, rewards_by_id = list[str](), dict[str, float]()
     with open_store(address).journal(name) as journal:
         for page in pages(journal, 0):
             for record in page:
                 if isinstance(record.event, Decision):
-                    decided.append(record.event.id)
+                    decided_ids.append(record.event.id)
                 elif isinstance(record.event, Reward):
-                    rewarded[record.event.id] = record.event.value
-        assert set(decided) >= set(load.ids)
-        wanted = {id: value for id, value in load.ids.items() if value is not None}
-        assert {id: rewarded.get(id) for id in wanted} == wanted
-        again = Bandit(as_features(BEFORE), rewards=Explicit(), journal=journal)
-        counts = again.decision_counts
-        assert sum(counts.values()) == len(set(decided))
-        assert counts["rewarded"] == len(rewarded)
+                    rewards_by_id[record.event.id] = record.event.value
+        assert set(decided_ids) >= set(load.ids)
+        expected = {id: value for id, value in load.ids.items() if value is not None}
+        assert {id: rewards_by_id.get(id) for id in expected} == expected
+        replayed = Bandit(as_features(BEFORE), rewards=Explicit(), journal=journal)
+        counts = replayed.decision_counts
+        assert sum(counts.values()) == len(set(decided_ids))
+        assert counts["rewarded"] == len(rewards_by_id)

@@ -58,15 +58,15 @@ def fresh(journal: Journal) -> Fold:
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
     """A journal to append to."""
-    with store.journal(bandit, partitions=PARTITIONS) as made:
-        yield made
+    with store.journal(bandit, partitions=PARTITIONS) as bandit_journal:
+        yield bandit_journal
 
 
 @pytest.fixture
 def meddler(store: Store, address: str, bandit: str, journal: Journal) -> Iterator[Forger]:
     """An attacker with access to the tables."""
-    with closing(forger(store, address, bandit)) as found:
-        yield found
+    with closing(forger(store, address, bandit)) as attacker:
+        yield attacker
 
 
 class Publications:
@@ -111,27 +111,27 @@ def test_truncated_and_replaced_tails_under_a_running_learner(
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)  # one of every state: those of lost ones too
     rng = np.random.default_rng(5)
     learner = learning_service(Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS), store)
-    seen = Publications(learner)
+    publications = Publications(learner)
     journal.append(some(rng, 20))
     for n in range(1, 1 + (500 if full else 10)):
         journal.append(some(rng, 5))
-        until_published(learner, journal, seen)
+        until_published(learner, journal, publications)
         partition = int(rng.integers(PARTITIONS))
         end = journal.end(partition)
         meddler.cut(partition, end - int(rng.integers(1, min(end, 20) + 1)))
         if n % 2:  # the journal grows again: to the same end or another one
             while journal.end(partition) < end + rng.integers(-3, 4):
                 journal.append(some(rng, 1))
-        seen.positions = []
-        until_published(learner, journal, seen)
-        assert seen.noticed[-1] == n
-        assert set(seen.noticed) == set(range(n + 1))
+        publications.positions = []
+        until_published(learner, journal, publications)
+        assert publications.noticed[-1] == n
+        assert set(publications.noticed) == set(range(n + 1))
         assert learner.fold is not None
-        now = fresh(journal)
-        assert learner.fold.digest == now.digest
-        assert learner.fold.head == now.head
-        assert seen.n == now.learner.model.n
-    errors = [one for one in caplog.records if one.levelname == "ERROR"]
+        replayed = fresh(journal)
+        assert learner.fold.digest == replayed.digest
+        assert learner.fold.head == replayed.head
+        assert publications.n == replayed.learner.model.n
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == n
     assert vars(errors[0])["bandit"] == bandit
     learner.close()
@@ -139,20 +139,20 @@ def test_truncated_and_replaced_tails_under_a_running_learner(
 
 def test_bandit_rebuilds(store: Store, bandit: str, meddler: Forger, journal: Journal) -> None:
     """With a warning; the call that detected the change succeeds."""
-    with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as made:
-        made.save()
+    with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as restarted:
+        restarted.save()
         for n in range(12):
-            decision = made.decide(rows=np.eye(2))
+            decision = restarted.decide(rows=np.eye(2))
             if n < 11:
-                made.observe(decision.id, 1.0)
-        home = partition_of(key_of(decision.id), PARTITIONS)
-        meddler.cut(home, journal.end(home) - 1)
-        with pytest.warns(HistoryWarning, match=f"partition {home}"):
-            again = made.decide(rows=np.eye(2))
-        assert made.entry(again.id).state == "pending"
-        assert made.entry(decision.id).state == "unknown"
-        assert made.digest == fresh(journal).digest
-        assert made.observe(again.id, 1.0).status == "rewarded"
+                restarted.observe(decision.id, 1.0)
+        partition = partition_of(key_of(decision.id), PARTITIONS)
+        meddler.cut(partition, journal.end(partition) - 1)
+        with pytest.warns(HistoryWarning, match=f"partition {partition}"):
+            next_decision = restarted.decide(rows=np.eye(2))
+        assert restarted.entry(next_decision.id).state == "pending"
+        assert restarted.entry(decision.id).state == "unknown"
+        assert restarted.digest == fresh(journal).digest
+        assert restarted.observe(next_decision.id, 1.0).status == "rewarded"
 
 
 def test_a_tail_that_was_replaced_while_no_one_looked(
@@ -161,18 +161,20 @@ def test_a_tail_that_was_replaced_while_no_one_looked(
     """The snapshot belongs to another history: it is discarded, and the journal is read."""
     rng = np.random.default_rng(3)
     journal.append(some(rng, 30))
-    before = fresh(journal)
-    before.save(journal)
+    saved_fold = fresh(journal)
+    saved_fold.save(journal)
     end = journal.end(0)
     meddler.cut(0, end - 3)
     while journal.end(0) < end:
         journal.append(some(rng, 1))
     with pytest.raises(HistoryChanged):
-        before.save(journal)
+        saved_fold.save(journal)
     fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
-    changed = fold.load(journal)
-    assert [(one.partition, one.position) for one in changed] == [(0, before.positions[0])]
-    assert fold.positions == [0, before.positions[1]]
+    changes = fold.load(journal)
+    assert [(change.partition, change.position) for change in changes] == [
+        (0, saved_fold.positions[0])
+    ]
+    assert fold.positions == [0, saved_fold.positions[1]]
     fold.catch_up(journal)
     assert fold.digest == fresh(journal).digest
     assert fold.head == fresh(journal).head
@@ -197,16 +199,16 @@ def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
     definition = Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS)
 
     def started() -> HistoryChanges:
-        one: LearningService | SharedLearner
+        learner: LearningService | SharedLearner
         if learners == "one":
-            one = learning_service(definition, store)
-            changes = one.history_changes
+            learner = learning_service(definition, store)
+            changes = learner.history_changes
         else:
-            one = shared_learner(definition, store)
-            changes = one.worker.history_changes
-        while one.step():
+            learner = shared_learner(definition, store)
+            changes = learner.worker.history_changes
+        while learner.step():
             pass
-        one.close()
+        learner.close()
         return changes
 
     journal.append(some(np.random.default_rng(8), 30))
@@ -214,9 +216,9 @@ def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
     meddler.cut(0, journal.end(0) - 3)
     caplog.clear()
     assert started().count == 1
-    assert [one.levelname for one in caplog.records if "history changed" in one.message] == [
-        "ERROR"
-    ]
+    assert [
+        record.levelname for record in caplog.records if "history changed" in record.message
+    ] == ["ERROR"]
     assert started().count == 0  # the snapshot is of what is there again
 
 
@@ -230,8 +232,8 @@ def test_a_snapshot_goes_on_with_the_chain(journal: Journal) -> None:
         loaded.load(journal)
         assert loaded.positions == fold.positions
         assert loaded.head == fold.head
-        for one in (fold, loaded):
-            one.catch_up(journal)
+        for either_fold in (fold, loaded):
+            either_fold.catch_up(journal)
         assert loaded.head == fold.head == fresh(journal).head
         fold.save(journal)
     assert max(fold.positions) > 1_024
@@ -258,7 +260,7 @@ def test_journal_is_unavailable_during_a_rebuild(monkeypatch: pytest.MonkeyPatch
     """Decisions do not need it: the bandit is behind, and catches up later."""
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
-    lost = bandit.decide(rows=np.eye(2))
+    lost_decision = bandit.decide(rows=np.eye(2))
     journal._streams[0].pop()
     bandit._follower.behind = True
 
@@ -267,9 +269,9 @@ def test_journal_is_unavailable_during_a_rebuild(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(journal, "undone", away)
     with pytest.warns(HistoryWarning):
-        kept = bandit.decide(rows=np.eye(2))
+        kept_decision = bandit.decide(rows=np.eye(2))
     monkeypatch.undo()
     bandit.sync()
-    assert bandit.entry(kept.id).state == "pending"
-    assert bandit.entry(lost.id).state == "unknown"
+    assert bandit.entry(kept_decision.id).state == "pending"
+    assert bandit.entry(lost_decision.id).state == "unknown"
     assert bandit.pending.count == 1

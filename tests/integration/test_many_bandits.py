@@ -30,9 +30,9 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 def server() -> Iterator[PostgresServer]:
     """A separate server, so that its connections can be counted."""
     require_programs()
-    found = PostgresServer()
-    yield found
-    found.stop()
+    postgres = PostgresServer()
+    yield postgres
+    postgres.stop()
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -69,13 +69,13 @@ def connections(address: str) -> int:
 
 def open_files(path: Path) -> int:
     """Return how often this process has a database open."""
-    found = 0
-    for one in Path("/proc/self/fd").iterdir():
+    count = 0
+    for entry in Path("/proc/self/fd").iterdir():
         try:
-            found += one.readlink() == path
+            count += entry.readlink() == path
         except OSError:
             continue
-    return found
+    return count
 
 
 def test_threads_and_connections_do_not_grow(
@@ -88,7 +88,7 @@ def test_threads_and_connections_do_not_grow(
     store = open_store(address)
     store.create_tables()
     key = make(store, "decide", "reward", "read").key
-    before = set(threading.enumerate())
+    threads_before = set(threading.enumerate())
     for count in NUMBERS:
         app = app_of(count, store, tmp_path / "spools")
         with (
@@ -101,16 +101,16 @@ def test_threads_and_connections_do_not_grow(
             eventually(lambda app=app: not stale(app), seconds=120)  # type: ignore[misc]
             ids = {}
             for name in app.bandits:
-                made = http.post(f"/v1/{name}/decisions", json={"rows": ROWS, "id": f"of {name}"})
-                assert made.status_code == 201, made.text
-                ids[name] = made.json()["id"]
+                answer = http.post(f"/v1/{name}/decisions", json={"rows": ROWS, "id": f"of {name}"})
+                assert answer.status_code == 201, answer.text
+                ids[name] = answer.json()["id"]
                 path = f"/v1/{name}/decisions/{ids[name]}/reward"
                 assert http.put(path, json={"value": 1.0}).status_code == 202
             assert http.get(f"/v1/b0/decisions/{ids['b0']}").status_code == 200  # a look-up
             for bandit in app.bandits.values():  # each of them is learned, and has its model
                 eventually(lambda bandit=bandit: bandit.decider.model.n >= 1, seconds=60)  # type: ignore[misc]
-            threads = [one for one in threading.enumerate() if one not in before]
-            assert len(threads) <= MAX_THREADS, [one.name for one in threads]
+            threads = [thread for thread in threading.enumerate() if thread not in threads_before]
+            assert len(threads) <= MAX_THREADS, [thread.name for thread in threads]
             if address.startswith("postgresql"):
                 assert connections(address) <= MAX_CONNECTIONS
             else:
@@ -126,25 +126,25 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
     bandits = [Definition(f"c{n}", DelayedUCB(2, Bernoulli()), Explicit()) for n in range(20)]
     app = Service(bandits, store)
     with served(app) as serving:
-        made: dict[str, list[str]] = {name: [] for name in app.bandits}
+        ids_by_bandit: dict[str, list[str]] = {name: [] for name in app.bandits}
 
         def play(names: list[str]) -> None:
             with httpx.Client(base_url=serving.url, timeout=60) as http:
                 for name in names:
                     answer = http.post(f"/v1/{name}/decisions", json={"rows": ROWS})
-                    made[name].append(answer.json()["id"])
+                    ids_by_bandit[name].append(answer.json()["id"])
 
-        crew = [threading.Thread(target=play, args=(list(made)[n:],)) for n in range(16)]
-        for one in crew:
-            one.start()
-        for one in crew:
-            one.join()
+        crew = [threading.Thread(target=play, args=(list(ids_by_bandit)[n:],)) for n in range(16)]
+        for thread in crew:
+            thread.start()
+        for thread in crew:
+            thread.join()
         assert app.metrics.commits is not None
         assert (
             app.metrics.commits.sizes.cumulative[-1]
             < app.metrics.commits.sizes.total
-            == sum(map(len, made.values()))
+            == sum(map(len, ids_by_bandit.values()))
         )
-    for name, ids in made.items():
+    for name, ids in ids_by_bandit.items():
         with store.journal(name) as journal:
             assert journal.decisions(ids).keys() == set(ids)

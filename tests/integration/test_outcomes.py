@@ -57,8 +57,8 @@ def kill(learner: Learner) -> None:
 
 def step(learners: list[Learner], seconds: float) -> None:
     """Step learners in turn."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         if not sum(learner.step() for learner in learners):
             time.sleep(0.01)
 
@@ -75,15 +75,15 @@ def sent(learner: Learner) -> dict[int, int]:
 def finish(learners: list[Learner], journal: Journal) -> None:
     """Step learners until all windows have ended, and all outcomes are sent."""
     step(learners, ENDED)
-    until = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while True:
         folded: dict[int, int] = {}
         for learner in learners:
             folded |= sent(learner)
-        ends = {n: journal.end(n) for n in range(PARTITIONS)}
-        if folded == ends:
+        journal_ends = {n: journal.end(n) for n in range(PARTITIONS)}
+        if folded == journal_ends:
             return
-        assert time.monotonic() < until, (folded, ends)
+        assert time.monotonic() < deadline, (folded, journal_ends)
         step(learners, 0.2)
 
 
@@ -91,7 +91,7 @@ def play(
     journal: Journal, new_learner: Callable[[], Learner], count: int, *, learners: int
 ) -> tuple[Traffic, list[Learner]]:
     """Append ``count`` decisions while learners die, join and leave; return the living."""
-    traffic, running, dead = Traffic(journal, seed=count), [new_learner()], list[Learner]()
+    traffic, running, killed = Traffic(journal, seed=count), [new_learner()], list[Learner]()
     size, rounds = max(20, count // 100), 0
     while traffic.decisions < count:
         traffic.append(size)
@@ -102,13 +102,13 @@ def play(
         if rounds % 23 == 9 and len(running) < learners:
             running.append(new_learner())
         if rounds % 31 == 15:
-            dead.append(running.pop(0))
-            kill(dead[-1])
+            killed.append(running.pop(0))
+            kill(killed[-1])
             running.append(new_learner())
         if rounds % 31 == 28 and len(running) > 1:
             running.pop().close()
     finish(running, journal)
-    for learner in dead:
+    for learner in killed:
         learner.close(save=False)
     return traffic, running
 
@@ -119,8 +119,8 @@ def check(consumer: Consumer, journal: Journal, traffic: Traffic) -> None:
     states = {message["state"] for message in consumer.newest.values()}
     assert {"rewarded", "defaulted", "voided", "erased"} <= states
     assert len(table) + traffic.erased >= traffic.decisions
-    erased = [one for one in consumer.newest.values() if one["state"] == "erased"]
-    assert all(message.keys() == {"id", "version", "state"} for message in erased)
+    erasures = [message for message in consumer.newest.values() if message["state"] == "erased"]
+    assert all(message.keys() == {"id", "version", "state"} for message in erasures)
 
 
 def rows_of(address: str, bandit: str) -> list[dict[str, Any]]:
@@ -165,11 +165,11 @@ def test_the_view_is_what_the_ledger_says(
         check(consumer, journal, traffic)
         assert len(rows) == len(consumer.newest)
         assert {row["partition"] for row in rows} == set(range(PARTITIONS))
-        some = next(row for row in rows if row["subject"] is not None)
-        context = some["context"]
+        rewarded_row = next(row for row in rows if row["subject"] is not None)
+        context = rewarded_row["context"]
         context = json.loads(context) if isinstance(context, str) else context
         assert context["city"].startswith("Köln")
-        assert some["delay"] is None or some["delay"] >= 0
+        assert rewarded_row["delay"] is None or rewarded_row["delay"] >= 0
         assert any(row["conflict"] for row in rows)
         for learner in running:
             learner.close()
@@ -244,5 +244,5 @@ def test_a_replaced_learner_cannot_send(kafka: KafkaCluster, dsn: str, bandit: s
         with pytest.raises(OwnerFenced):
             first.put_outcomes(1, send[2:3])
         first.put_outcomes(2, send[3:])  # another partition
-        found = [json.loads(data)["version"] for _, data in read_outcomes(kafka, first)]
-        assert sorted(found) == [0, 1, 3]
+        versions = [json.loads(data)["version"] for _, data in read_outcomes(kafka, first)]
+        assert sorted(versions) == [0, 1, 3]

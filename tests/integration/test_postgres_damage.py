@@ -29,11 +29,11 @@ def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
     original = encode(Reward("order-1", 1, 0.5))
     with filled(dsn, bandit) as journal:
         for bit in range(8 * len(original)):
-            changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
-            meddle_at_two(journal, dsn, "event = %s", changed)
-            for read in (journal.read, journal.read_columns):
+            damaged = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
+            meddle_at_two(journal, dsn, "event = %s", damaged)
+            for read_records in (journal.read, journal.read_columns):
                 with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                    read(0, 0, 10)
+                    read_records(0, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
     """The stamp is covered by the event's checksum."""
     with filled(dsn, bandit) as journal:
         meddle_at_two(journal, dsn, change)
-        for read in (journal.read, journal.read_columns):
-            assert len(read(0, 0, 1)) == 1
+        for read_records in (journal.read, journal.read_columns):
+            assert len(read_records(0, 0, 1)) == 1
             with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                read(0, 1, 10)
+                read_records(0, 1, 10)
 
 
 def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
@@ -68,17 +68,17 @@ def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
             journal.number,
         )
         assert len(journal.read(0, 0, 2)) == 2
-        for after in (0, 2):
+        for position in (0, 2):
             with pytest.raises(CorruptJournal, match="position 3"):
-                journal.read(0, after, 10)
+                journal.read(0, position, 10)
 
 
 def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str) -> None:
     """The error says that the journal has lost records, not that the snapshot is damaged."""
     with filled(dsn, bandit) as journal:
         journal.save(Snapshot(0, 3, "v1", {"ledger": b"3"}))
-        gone = "DELETE FROM belated.record WHERE position = 3 AND bandit = %s"
-        meddle(dsn, gone, journal.number)
+        deletion = "DELETE FROM belated.record WHERE position = 3 AND bandit = %s"
+        meddle(dsn, deletion, journal.number)
         with pytest.raises(HistoryChanged, match="partition 0, position 3"):
             journal.load(0)
         assert journal.load(0) is None

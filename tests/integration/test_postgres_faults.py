@@ -61,9 +61,9 @@ def assert_whole(bandit: Bandit, decisions: int) -> None:
 @pytest.fixture(scope="module")
 def any_disk() -> Iterator[SmallDisk]:
     """A small disk if it can be mounted, or else the normal one."""
-    made = SmallDisk()
-    yield made
-    made.close()
+    small_disk = SmallDisk()
+    yield small_disk
+    small_disk.close()
 
 
 @pytest.fixture
@@ -95,26 +95,26 @@ def test_a_full_disk_takes_nothing_of_a_batch(
     narrow: PostgresServer, disk: SmallDisk, bandit: str
 ) -> None:
     """The error says so; reads work meanwhile, and with free space the same call succeeds."""
-    with opened(narrow.dsn, bandit) as live:
-        live.observe(live.decide(rows=OFFER).id, 1.0)
-        digest, end = live.digest, live.journal.end(0)
+    with opened(narrow.dsn, bandit) as live_bandit:
+        live_bandit.observe(live_bandit.decide(rows=OFFER).id, 1.0)
+        digest, end = live_bandit.digest, live_bandit.journal.end(0)
         disk.fill()
         for _ in range(2):
             with pytest.raises(JournalUnavailable, match=r"No space left.*make room.*safe"):
-                live.decide_many(rows=[OFFER] * 300)
-            live.sync()
-            assert (live.digest, live.journal.end(0)) == (digest, end)
+                live_bandit.decide_many(rows=[OFFER] * 300)
+            live_bandit.sync()
+            assert (live_bandit.digest, live_bandit.journal.end(0)) == (digest, end)
         disk.make_room()
-        assert len(live.decide_many(rows=[OFFER] * 300)) == 300
-        assert_whole(live, 301)
+        assert len(live_bandit.decide_many(rows=[OFFER] * 300)) == 300
+        assert_whole(live_bandit, 301)
 
 
 def test_server_stopped_by_full_disk_recovers(
     narrow: PostgresServer, disk: SmallDisk, bandit: str
 ) -> None:
     """It stops when its own log has no space; after a restart with free space, everything works."""
-    with opened(narrow.dsn, bandit) as live:
-        live.decide(rows=OFFER)
+    with opened(narrow.dsn, bandit) as live_bandit:
+        live_bandit.decide(rows=OFFER)
         disk.fill()
         with suppress(psycopg.Error):
             while True:  # on to the next file of that log, until there is no room for one
@@ -122,41 +122,43 @@ def test_server_stopped_by_full_disk_recovers(
         assert "PANIC" in narrow.log()
         for _ in range(2):
             with pytest.raises(JournalUnavailable, match=r"is unavailable.*safe"):
-                live.decide_many(rows=[OFFER] * 3)
+                live_bandit.decide_many(rows=[OFFER] * 3)
         narrow.kill()  # what may be left of it
         disk.make_room()
         narrow.start()
-        assert len(live.decide_many(rows=[OFFER] * 3)) == 3
-        assert_whole(live, 4)
+        assert len(live_bandit.decide_many(rows=[OFFER] * 3)) == 3
+        assert_whole(live_bandit, 4)
 
 
 def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> None:
     """A bandit that has lost its own waits for a free one, and then continues."""
-    others: list[psycopg.Connection] = []
+    connections: list[psycopg.Connection] = []
 
     def all_taken() -> bool:
         try:
-            others.append(psycopg.connect(narrow.dsn, autocommit=True))
+            connections.append(psycopg.connect(narrow.dsn, autocommit=True))
         except psycopg.OperationalError:
             return True
         return False
 
-    with opened(narrow.dsn, bandit) as live:
-        live.decide(rows=OFFER)
-        connection = journal_of(live)._session._connection
+    with opened(narrow.dsn, bandit) as live_bandit:
+        live_bandit.decide(rows=OFFER)
+        connection = journal_of(live_bandit)._session._connection
         assert connection is not None
         eventually(all_taken)
-        others[0].execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+        connections[0].execute(
+            "SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,)
+        )
         eventually(all_taken)
-        complaint = r"too many clients.*close other connections.*safe"
-        with pytest.raises(JournalUnavailable, match=complaint):
-            live.decide_many(rows=[OFFER] * 3)
-        with pytest.raises(JournalUnavailable, match=complaint):
+        message = r"too many clients.*close other connections.*safe"
+        with pytest.raises(JournalUnavailable, match=message):
+            live_bandit.decide_many(rows=[OFFER] * 3)
+        with pytest.raises(JournalUnavailable, match=message):
             opened(narrow.dsn, bandit)
-        for other in others:
-            other.close()
-        eventually(lambda: decided(live, 3))
-        assert_whole(live, 4)
+        for idle_connection in connections:
+            idle_connection.close()
+        eventually(lambda: decided(live_bandit, 3))
+        assert_whole(live_bandit, 4)
 
 
 def decided(bandit: Bandit, offers: int) -> bool:
@@ -169,22 +171,22 @@ def decided(bandit: Bandit, offers: int) -> bool:
 
 def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
     """The call times out with the reason; the state is unchanged, and calls succeed later."""
-    with opened(dsn, bandit, wait=0.2) as live:
-        live.decide(rows=OFFER)
-        digest = live.digest
-        with psycopg.connect(dsn) as other:
-            other.execute(
+    with opened(dsn, bandit, wait=0.2) as live_bandit:
+        live_bandit.decide(rows=OFFER)
+        digest = live_bandit.digest
+        with psycopg.connect(dsn) as blocker:
+            blocker.execute(
                 "SELECT FROM belated.partition WHERE bandit = %s FOR UPDATE",
-                (journal_of(live).number,),
+                (journal_of(live_bandit).number,),
             )
             start = time.monotonic()
             with pytest.raises(JournalUnavailable, match=r"lock timeout.*locked the partition"):
-                live.decide_many(rows=[OFFER] * 3)
+                live_bandit.decide_many(rows=[OFFER] * 3)
             assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
-            live.sync()
-            assert live.digest == digest
-        assert len(live.decide_many(rows=[OFFER] * 3)) == 3
-        assert_whole(live, 4)
+            live_bandit.sync()
+            assert live_bandit.digest == digest
+        assert len(live_bandit.decide_many(rows=[OFFER] * 3)) == 3
+        assert_whole(live_bandit, 4)
 
 
 # --- damage ------------------------------------------------------------------------------------
@@ -202,9 +204,9 @@ def play(bandit: Bandit, rounds: int) -> list[str]:
 def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
     """It names the position each time, folds nothing after it, and continues after the repair."""
     with opened(dsn, bandit) as writer, opened(dsn, bandit) as reader:
-        before = play(writer, 3)
+        settled_ids = play(writer, 3)
         reader.sync()
-        after = play(writer, 20)
+        damaged_ids = play(writer, 20)
         damaged = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer).number)
         flip(*damaged)
         for _ in range(2):
@@ -212,11 +214,11 @@ def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
                 reader.sync()
             assert 6 <= reader._fold.positions[0] < 21
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
-                reader.entry(before[0])  # it too would read what is new
+                reader.entry(settled_ids[0])  # it too would read what is new
             (ledger,) = reader._fold.ledgers.values()
-            known = [ledger.entry(id) for id in before]
-            assert all(one is not None and one.state == "rewarded" for one in known)
-            assert all(ledger.entry(id) is None for id in after[10:])
+            entries = [ledger.entry(id) for id in settled_ids]
+            assert all(entry is not None and entry.state == "rewarded" for entry in entries)
+            assert all(ledger.entry(id) is None for id in damaged_ids[10:])
         with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
             opened(dsn, bandit)
         flip(*damaged)
@@ -228,10 +230,10 @@ def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
 
 def test_snapshot_with_flipped_bit_is_rebuilt(dsn: str, bandit: str) -> None:
     """Whichever piece it is in, the state is the same, and the next opening finds a good one."""
-    with opened(dsn, bandit) as live:
-        play(live, 20)
-        live.decide(rows=OFFER)
-        digest = live.digest
+    with opened(dsn, bandit) as live_bandit:
+        play(live_bandit, 20)
+        live_bandit.decide(rows=OFFER)
+        digest = live_bandit.digest
     prefix = cell_name("snapshot-piece", bandit, "")
     query = "SELECT name FROM belated.cell WHERE starts_with(name, %s) AND length(value) > 0"
     count = len(meddle(dsn, query, prefix))
@@ -239,8 +241,8 @@ def test_snapshot_with_flipped_bit_is_rebuilt(dsn: str, bandit: str) -> None:
     for n in range(count):
         flip(dsn, "value", "name = %s", *meddle(dsn, f"{query} ORDER BY name", prefix)[n])
         with pytest.warns(SnapshotWarning, match="partition 0"):
-            again = opened(dsn, bandit)
-        assert again.digest == digest
-        again.close()
-        with opened(dsn, bandit) as sound:  # a warning would be an error here
-            assert sound.digest == digest
+            rebuilt = opened(dsn, bandit)
+        assert rebuilt.digest == digest
+        rebuilt.close()
+        with opened(dsn, bandit) as reopened:  # a warning would be an error here
+            assert reopened.digest == digest

@@ -20,18 +20,18 @@ from tests.waiting import eventually
 def server() -> Iterator[PostgresServer]:
     """A server with tables."""
     require_programs()
-    found = PostgresServer()
-    PostgresJournal.create_tables(found.dsn)
-    yield found
-    found.stop()
+    postgres = PostgresServer()
+    PostgresJournal.create_tables(postgres.dsn)
+    yield postgres
+    postgres.stop()
 
 
 def _alone() -> Iterator[PostgresServer]:
     require_programs()
-    found = PostgresServer()
-    PostgresJournal.create_tables(found.dsn)
-    yield found
-    found.stop()
+    postgres = PostgresServer()
+    PostgresJournal.create_tables(postgres.dsn)
+    yield postgres
+    postgres.stop()
 
 
 #: A server and another that takes over. A standby would know the same bandits by the same numbers;
@@ -53,19 +53,19 @@ def test_a_pooler_that_shares_connections_is_refused_at_the_start(
             PostgresJournal(dsn, bandit="pooled")
         with pytest.raises(JournalError, match="shares connections between transactions"):
             open_store(dsn).session()
-    assert "pooled" not in [one.name for one in open_store(server.dsn).describe()]
+    assert "pooled" not in [check.name for check in open_store(server.dsn).describe()]
 
 
 def test_a_pooler_that_keeps_sessions_apart_works(server: PostgresServer) -> None:
     """Two journals over it, and many calls of each."""
     with (
         pooled(server, "session") as dsn,
-        PostgresJournal(dsn, bandit="sessions") as one,
-        PostgresJournal(dsn, bandit="sessions") as two,
+        PostgresJournal(dsn, bandit="sessions") as first_journal,
+        PostgresJournal(dsn, bandit="sessions") as second_journal,
     ):
         for n in range(10):
-            assert one.append([Void(f"one {n}", n)]) == [2 * n + 1]
-            assert two.append([Void(f"two {n}", n)]) == [2 * n + 2]
+            assert first_journal.append([Void(f"one {n}", n)]) == [2 * n + 1]
+            assert second_journal.append([Void(f"two {n}", n)]) == [2 * n + 2]
 
 
 # --- two servers ---------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_a_pooler_that_keeps_sessions_apart_works(server: PostgresServer) -> Non
 
 def pair_of(*servers: PostgresServer) -> str:
     """Return an address with several hosts, in this order."""
-    hosts = ",".join(f"127.0.0.1:{one.port}" for one in servers)
+    hosts = ",".join(f"127.0.0.1:{host.port}" for host in servers)
     return f"postgresql://belated@{hosts}/postgres"
 
 
@@ -117,12 +117,12 @@ def test_of_two_hosts_the_one_that_takes_events(
     with open_store(address).journal("demoted") as journal:
         assert journal.append([Void("a", 1)]) == [1]
         read_only(first, "on")
-        with open_store(address).journal("demoted") as fresh:
-            assert fresh.append([Void("b", 2)]) == [1]
+        with open_store(address).journal("demoted") as demoted:
+            assert demoted.append([Void("b", 2)]) == [1]
         journal._session._connection.execute("SET default_transaction_read_only = on")  # type: ignore[attr-defined]
         with pytest.raises(JournalUnavailable, match="lost the registration"):
             journal.append([Void("c", 3)])
-        assert journal.append([Void("c", 3)]) == [2]  # beside what the fresh one has written
+        assert journal.append([Void("c", 3)]) == [2]  # after the record of `demoted`
     with open_store(second.dsn).journal("demoted") as journal:
         assert journal.end(0) == 2
 
@@ -155,5 +155,5 @@ def test_time_outs_of_a_role_do_not_matter(server: PostgresServer) -> None:
             time.sleep(0.3)  # the server ends the session
         assert journal.end(0) == 3
         journal.identify({"family": "any"})  # a transaction of several statements
-        shown = journal._session._connection.execute("SHOW statement_timeout")  # type: ignore[attr-defined]
-        assert shown.fetchone() == ("10500ms",)
+        setting = journal._session._connection.execute("SHOW statement_timeout")  # type: ignore[attr-defined]
+        assert setting.fetchone() == ("10500ms",)

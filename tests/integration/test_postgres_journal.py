@@ -42,9 +42,9 @@ class TestPostgresJournal(JournalContract, ShelfContract):
 
     def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
         """Open it again over a second connection."""
-        again = PostgresJournal(self.dsn, bandit=journal.bandit)
-        again._clock = clock
-        return again
+        reopened = PostgresJournal(self.dsn, bandit=journal.bandit)
+        reopened._clock = clock
+        return reopened
 
 
 # --- opening -----------------------------------------------------------------------------------
@@ -72,13 +72,13 @@ def test_the_clock_is_the_servers(dsn: str, bandit: str) -> None:
     """Stamps are between two readings of its clock, and a batch has one."""
     now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     with PostgresJournal(dsn, bandit=bandit) as journal:
-        ((before,),) = meddle(dsn, now)
+        ((earliest,),) = meddle(dsn, now)
         journal.append([Void("a", 1), Void("b", 1)])
-        ((after,),) = meddle(dsn, now)
-        one, two = (record.recorded for record in journal.read(0, 0, 9))
-    assert isinstance(before, int)
-    assert isinstance(after, int)
-    assert before <= one == two <= after
+        ((latest,),) = meddle(dsn, now)
+        first, second = (record.recorded for record in journal.read(0, 0, 9))
+    assert isinstance(earliest, int)
+    assert isinstance(latest, int)
+    assert earliest <= first == second <= latest
 
 
 def test_the_number_of_partitions_is_fixed(dsn: str, bandit: str) -> None:
@@ -94,27 +94,27 @@ def test_the_number_of_partitions_is_fixed(dsn: str, bandit: str) -> None:
 
 def test_bandits_of_one_database_are_apart(dsn: str, bandit: str) -> None:
     """Records, positions, stamps, identities and snapshots; names may contain anything."""
-    strange = f"{bandit}'; DROP SCHEMA belated; -- %s 🎲"
+    hostile_name = f"{bandit}'; DROP SCHEMA belated; -- %s 🎲"
     with (
-        PostgresJournal(dsn, bandit=bandit, partitions=2) as one,
-        PostgresJournal(dsn, bandit=strange, partitions=4) as two,
+        PostgresJournal(dsn, bandit=bandit, partitions=2) as first,
+        PostgresJournal(dsn, bandit=hostile_name, partitions=4) as second,
     ):
-        one.append([Settled(1, 1)], recorded=[5])
-        two.append([Settled(1, 1), Settled(3, 3)], recorded=[3, 3])
-        assert [record.event for record in one.read(1, 0, 9)] == [Settled(1, 1)]
-        assert (one.last_stamp(1), two.last_stamp(1), two.end(2)) == (5, 3, 0)
-        assert (one.identify({"a": "1"}), two.identify({"a": "2"})) == ({"a": "1"}, {"a": "2"})
-        one.save(Snapshot(1, 1, "v1", {"ledger": b"one"}))
-        assert two.load(1) is None
+        first.append([Settled(1, 1)], recorded=[5])
+        second.append([Settled(1, 1), Settled(3, 3)], recorded=[3, 3])
+        assert [record.event for record in first.read(1, 0, 9)] == [Settled(1, 1)]
+        assert (first.last_stamp(1), second.last_stamp(1), second.end(2)) == (5, 3, 0)
+        assert (first.identify({"a": "1"}), second.identify({"a": "2"})) == ({"a": "1"}, {"a": "2"})
+        first.save(Snapshot(1, 1, "v1", {"ledger": b"one"}))
+        assert second.load(1) is None
 
 
 def test_a_name_or_address_that_is_none_is_refused(dsn: str) -> None:
     """Before connecting; the error does not show the address, which may have a password."""
     with pytest.raises(InvalidInput, match="the bandit's name"):
         PostgresJournal(dsn, bandit="")
-    with pytest.raises(InvalidInput, match="postgresql://") as caught:
+    with pytest.raises(InvalidInput, match="postgresql://") as error:
         PostgresJournal("secret? no address", bandit="offers")
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:
                 time.sleep(0.01)
             with pytest.raises(JournalError, match="synchronous_commit"):
                 PostgresJournal(dsn, bandit=bandit)
-            found = journal._session._run(
+            settings = journal._session._run(
                 lambda connection: connection.execute(
                     "SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit',"
                     " 'lock_timeout', 'statement_timeout', 'default_transaction_isolation')"
@@ -178,7 +178,7 @@ def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:
         meddle(dsn, "SELECT pg_reload_conf()")
         while meddle(dsn, "SHOW synchronous_commit") == [("off",)]:
             time.sleep(0.01)
-    assert {name: value for name, value in found} == {
+    assert {name: value for name, value in settings} == {
         "synchronous_commit": "on",
         "lock_timeout": "7000",
         "statement_timeout": "7500",
@@ -228,12 +228,12 @@ def test_people_can_read_the_tables(dsn: str, bandit: str) -> None:
 def test_an_event_that_comes_again_keeps_its_place(dsn: str, bandit: str) -> None:
     """Alone, among new ones, twice in a call, by another object: it is stored once."""
     a, b, c, d = (Reward(id, 1, 0.5) for id in "abcd")
-    with PostgresJournal(dsn, bandit=bandit) as one, PostgresJournal(dsn, bandit=bandit) as other:
-        assert one.append([a, b]) == [1, 2]
-        assert other.append([b]) == [2]
-        assert other.append([c, a, c, d, b]) == [3, 1, 3, 4, 2]
-        assert one.append([Settled(0, 5)]) == one.append([Settled(0, 5)]) == [5]
-        assert [r.event for r in one.read(0, 0, 9)] == [a, b, c, d, Settled(0, 5)]
+    with PostgresJournal(dsn, bandit=bandit) as first, PostgresJournal(dsn, bandit=bandit) as rival:
+        assert first.append([a, b]) == [1, 2]
+        assert rival.append([b]) == [2]
+        assert rival.append([c, a, c, d, b]) == [3, 1, 3, 4, 2]
+        assert first.append([Settled(0, 5)]) == first.append([Settled(0, 5)]) == [5]
+        assert [r.event for r in first.read(0, 0, 9)] == [a, b, c, d, Settled(0, 5)]
 
 
 def test_an_event_that_differs_in_anything_is_another(dsn: str, bandit: str) -> None:

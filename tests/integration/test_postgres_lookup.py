@@ -27,9 +27,9 @@ def decision(id: str, at: int = 5, index: int = 0) -> Decision:
 @pytest.fixture
 def journal(dsn: str, bandit: str) -> Iterator[PostgresJournal]:
     """A journal with four partitions and a fixed clock."""
-    with PostgresJournal(dsn, bandit=bandit, partitions=4) as found:
-        found._clock = ManualClock(1_000)
-        yield found
+    with PostgresJournal(dsn, bandit=bandit, partitions=4) as bandit_journal:
+        bandit_journal._clock = ManualClock(1_000)
+        yield bandit_journal
 
 
 def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str) -> None:
@@ -53,7 +53,7 @@ def test_the_last_that_settled_are_found_wherever_they_are(
     journal.append([Settled(1, until) for until in range(100, 105)])
 
     def until(records: list[Record]) -> list[int]:
-        return [one.event.until for one in records if isinstance(one.event, Settled)]
+        return [record.event.until for record in records if isinstance(record.event, Settled)]
 
     assert until(journal.settlements(1)) == [102, 103, 104]
     ids = [id for id in (f"x{n}" for n in range(100)) if partition_of(key_of(id), 4) == 1]
@@ -83,14 +83,14 @@ def _look_up_in(dsn: str) -> None:
     events = [Reward(f"order-{n}", n, 1.0) for n in range(40_000)]
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("ALTER TABLE belated.record SET (autovacuum_enabled = off)")
-        with PostgresJournal(dsn, bandit="offers", partitions=2) as first:
+        with PostgresJournal(dsn, bandit="offers", partitions=2) as writer:
             for start in range(0, len(events), 100):
-                first.append(events[start : start + 100])
-        before = _read_of_all(connection)
-        with PostgresJournal(dsn, bandit="offers") as second:
-            second.append([*events[:50], Void("new", 1)])
-            assert len(second.records_of(["order-7", "order-8"])) == 2
-        assert _read_of_all(connection) - before < 1_000
+                writer.append(events[start : start + 100])
+        rows_before = _read_of_all(connection)
+        with PostgresJournal(dsn, bandit="offers") as reopened:
+            reopened.append([*events[:50], Void("new", 1)])
+            assert len(reopened.records_of(["order-7", "order-8"])) == 2
+        assert _read_of_all(connection) - rows_before < 1_000
 
 
 def _read_of_all(connection: psycopg.Connection) -> int:

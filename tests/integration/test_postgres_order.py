@@ -54,15 +54,15 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
         slow.execute(NAIVE)
         slow.commit()
         reader.autocommit = True
-        seen: list[str] = []
-        after = 0
+        events_read: list[str] = []
+        position_read = 0
 
         def read() -> None:
-            nonlocal after
-            beyond = "SELECT position, event FROM naive WHERE position > %s ORDER BY position"
-            for position, event in reader.execute(beyond, (after,)):
-                after = position
-                seen.append(event)
+            nonlocal position_read
+            query = "SELECT position, event FROM naive WHERE position > %s ORDER BY position"
+            for position, event in reader.execute(query, (position_read,)):
+                position_read = position
+                events_read.append(event)
 
         slow.execute("INSERT INTO naive (event) VALUES ('slow')")
         quick.execute("INSERT INTO naive (event) VALUES ('quick')")
@@ -70,8 +70,8 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
         read()
         slow.commit()
         read()
-        kept = {event for (event,) in reader.execute("SELECT event FROM naive")}
-        assert kept - set(seen) == {"slow"}
+        stored = {event for (event,) in reader.execute("SELECT event FROM naive")}
+        assert stored - set(events_read) == {"slow"}
         reader.execute("DROP TABLE naive")
 
 
@@ -83,45 +83,45 @@ def test_journal_reader_skips_nothing(dsn: str, bandit: str) -> None:
         connected(dsn) as slow,
     ):
         append_in(slow, quick, 1)
-        later = Waiting(dsn, quick, lambda: quick.append([Settled(0, 2)]))
+        append = Waiting(dsn, quick, lambda: quick.append([Settled(0, 2)]))
         assert reader.read(0, 0, 9) == []
         slow.commit()
-        assert later.join() == [2]
+        assert append.join() == [2]
         assert [record.event for record in reader.read(0, 0, 9)] == [Settled(0, 1), Settled(0, 2)]
 
 
 def test_a_transaction_that_is_undone_leaves_no_gap(dsn: str, bandit: str) -> None:
     """The transaction that waited for it gets the unused position."""
-    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
-        append_in(other, journal, 1)
-        later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
-        other.rollback()
-        later.join()
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as rival:
+        append_in(rival, journal, 1)
+        append = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
+        rival.rollback()
+        append.join()
         assert [(r.position, r.event) for r in journal.read(0, 0, 9)] == [(1, Settled(0, 2))]
 
 
 def test_a_retry_that_overtakes_the_first_try_is_kept_once(dsn: str, bandit: str) -> None:
     """The second transaction waits, and finds the event of the first."""
-    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
-        append_in(other, journal, 1)
-        again = Waiting(dsn, journal, lambda: journal.append([Settled(0, 1)]))
-        other.commit()
-        assert again.join() == [1]
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as rival:
+        append_in(rival, journal, 1)
+        retry = Waiting(dsn, journal, lambda: journal.append([Settled(0, 1)]))
+        rival.commit()
+        assert retry.join() == [1]
         assert journal.end(0) == 1
 
 
 def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
     """A writer that waited gets a later stamp than the one it waited for."""
-    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
-        append_in(other, journal, 1)
-        later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
-        ((now,),) = other.execute(
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as rival:
+        append_in(rival, journal, 1)
+        append = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
+        ((now,),) = rival.execute(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         ).fetchall()
-        other.commit()
-        later.join()
-        one, two = (record.recorded for record in journal.read(0, 0, 9))
-        assert one < now < two
+        rival.commit()
+        append.join()
+        first, second = (record.recorded for record in journal.read(0, 0, 9))
+        assert first < now < second
 
 
 def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
@@ -219,7 +219,7 @@ class Reader(Worker):
         after = [0] * PARTITIONS
         with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
             while True:
-                last = done.is_set()
+                is_last = done.is_set()
                 for partition in range(PARTITIONS):
                     while page := journal.read(partition, after[partition], 500):
                         # A gap raises CorruptJournal; that all are seen is compared at the end.
@@ -229,7 +229,7 @@ class Reader(Worker):
                             record.event for record in page if isinstance(record.event, Settled)
                         )
                         self.pages += 1
-                if last:
+                if is_last:
                     return
                 time.sleep(0.001)
 
@@ -257,10 +257,10 @@ def test_readers_skip_no_concurrent_writes(dsn: str, bandit: str, full: bool, si
     workers: list[Worker] = [*writing, *reading]
     assert [worker.failure for worker in workers] == [None] * (writers + 2)
     for partition in range(PARTITIONS):
-        written = [event for writer in writing for event in writer.events[partition]]
+        events_written = [event for writer in writing for event in writer.events[partition]]
         for reader in reading:
-            assert len(reader.events[partition]) == len(written)
-            assert set(reader.events[partition]) == set(written)
+            assert len(reader.events[partition]) == len(events_written)
+            assert set(reader.events[partition]) == set(events_written)
             assert reader.events[partition] == reading[0].events[partition]
     # They did follow: what they saw came in many pages, not in one at the end.
     assert min(reader.pages for reader in reading) > 10 * PARTITIONS

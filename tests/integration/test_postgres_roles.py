@@ -30,14 +30,14 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "postgres.md"
 @pytest.fixture(scope="module")
 def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
     """A server with the tables and the roles."""
-    found = start_postgres()
+    postgres = start_postgres()
     try:
-        open_store(found.dsn).create_tables()
-        with psycopg.connect(found.dsn, autocommit=True) as connection:
+        open_store(postgres.dsn).create_tables()
+        with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(GRANTS.encode())
-        yield found
+        yield postgres
     finally:
-        found.stop()
+        postgres.stop()
 
 
 def address_for(server: PostgresServer, role: Role) -> str:
@@ -73,18 +73,18 @@ def test_each_role_suffices_for_its_process(
 ) -> None:
     """From an empty database: keys, decisions, rewards, a retry, a model, a mode."""
     operator = str(configure("operator"))
-    named = ["--bandit", "offers", "--scope", "decide", "--config", operator]
-    assert main(["keys", "create", "shop", *named]) == 0
+    options = ["--bandit", "offers", "--scope", "decide", "--config", operator]
+    assert main(["keys", "create", "shop", *options]) == 0
     decider = Process(tmp_path / "decider", "serve", str(configure("decider")))
     learner = Process(tmp_path / "learner", "learn", str(configure("learner")))
     try:
         decider.heard("serving")
         learner.heard("this learner leads")
-        made = decider.decide(id="mine")
-        assert decider.decide(id="mine") == made
-        decider.reward(made)
+        decision_id = decider.decide(id="mine")
+        assert decider.decide(id="mine") == decision_id
+        decider.reward(decision_id)
         decider.decide()  # nobody rewards it: the learner settles it
-        assert decider.ask("GET", f"/v1/offers/decisions/{made}")[0] == 200
+        assert decider.ask("GET", f"/v1/offers/decisions/{decision_id}")[0] == 200
         later(lambda: decider.state()["observations"] >= 2)
         assert main(["mode", "offers", "freeze", "--config", operator]) == 0
         later(lambda: decider.state()["mode"] == "freeze")
@@ -96,10 +96,10 @@ def test_each_role_suffices_for_its_process(
         decider.kill()
         learner.kill()
     with psycopg.connect(server.dsn) as connection:
-        (saved,) = connection.execute(
+        (count,) = connection.execute(
             "SELECT count(*) FROM belated.cell WHERE starts_with(name, 'snapshot/offers/')"
         ).fetchone() or (0,)
-    assert saved == 2
+    assert count == 2
 
 
 def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
@@ -111,7 +111,9 @@ def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
         assert journal.overwrite([erased_key_of("b")]) == 1
         journal.rebase(Snapshot(0, 1, "v1", {"ledger": b"one"}), Trimmed(0, 1, 1, 1), 1)
         assert journal.drop(0, 10) == 1
-        assert [one.event for one in journal.read(0, 1, 1)] == [Overwritten(erased_key_of("b"))]
+        assert [record.event for record in journal.read(0, 1, 1)] == [
+            Overwritten(erased_key_of("b"))
+        ]
     for statement in ("TRUNCATE belated.cell", "UPDATE belated.record SET position = 7"):
         with (
             psycopg.connect(address_for(server, "maintainer")) as connection,
@@ -124,13 +126,13 @@ def test_only_operators_change_keys(server: PostgresServer) -> None:
     """An attacker in a decider or learner cannot create keys."""
     for role in ROLES:
         with closing(open_store(address_for(server, role)).keys()) as keys:
-            given = (f"id of {role}", f"for {role}", ["*"], ["read"], None, role.encode())
+            key = (f"id of {role}", f"for {role}", ["*"], ["read"], None, role.encode())
             if role == "operator":
-                assert keys.create(*given)
+                assert keys.create(*key)
                 assert keys.revoke("id of operator")
                 continue
             with pytest.raises(JournalError, match=r"security policy|may not change"):
-                keys.create(*given)
+                keys.create(*key)
 
 
 def test_no_process_can_change_what_was_appended(server: PostgresServer) -> None:
@@ -159,28 +161,28 @@ def test_the_doctor_asks_for_what_a_process_needs_and_no_more(
 ) -> None:
     """With the privileges of the how-to, all is well; without any one of them, it is not."""
     file = configure(role)
-    found = {one.check: one for one in examine(file, role)}
-    assert found["rights"].state == "ok", found["rights"]
-    assert "wrong" not in {one.state for one in found.values()}, found
+    checks = {check.check: check for check in examine(file, role)}
+    assert checks["rights"].state == "ok", checks["rights"]
+    assert "wrong" not in {check.state for check in checks.values()}, checks
     for table, right in rights_of([role]):
         if table in ("record", "cell"):
             with psycopg.connect(server.dsn, autocommit=True) as connection:
                 connection.execute(f"REVOKE {right} ON belated.{table} FROM belated_{role}")
                 try:
-                    lacking = {one.check: one for one in examine(file, role)}["rights"]
+                    rights = {check.check: check for check in examine(file, role)}["rights"]
                 finally:
                     connection.execute(f"GRANT {right} ON belated.{table} TO belated_{role}")
-            assert f"{right} on {table}" in lacking.what
-            assert f"GRANT {right} ON belated.{table} TO belated_{role}" in lacking.mend
+            assert f"{right} on {table}" in rights.what
+            assert f"GRANT {right} ON belated.{table} TO belated_{role}" in rights.mend
 
 
 def test_a_decider_is_not_enough_to_learn(configure: Configure) -> None:
     """A configuration with `learn = true` needs both."""
     file = configure("decider")
     file.write_text(file.read_text().replace("learn = false", "learn = true"), encoding="utf-8")
-    found = {one.check: one for one in examine(file)}
-    assert found["rights"].state == "wrong"
-    assert "GRANT DELETE ON belated.cell TO belated_decider" in found["rights"].mend
+    checks = {check.check: check for check in examine(file)}
+    assert checks["rights"].state == "wrong"
+    assert "GRANT DELETE ON belated.cell TO belated_decider" in checks["rights"].mend
 
 
 def test_a_program_with_a_bandit_needs_both(server: PostgresServer) -> None:

@@ -63,7 +63,7 @@ def execute(dsn: str, statements: str) -> list[tuple[object, ...]]:
 
 def catalog(dsn: str) -> dict[str, list[str]]:
     """Return the server's description of the tables."""
-    return {what: sorted(map(repr, execute(dsn, text))) for what, text in CATALOG.items()}
+    return {kind: sorted(map(repr, execute(dsn, text))) for kind, text in CATALOG.items()}
 
 
 def test_the_printed_tables_are_those_of_all_migrations(
@@ -95,9 +95,9 @@ def test_tables_of_no_release_are_not_passed_over(
 ) -> None:
     """There is no migration from them, and the error says so at once."""
     assert main(["schema", "--from", str(VERSION - 1)]) == 2
-    told = capsys.readouterr()
-    assert f"no migration of the tables from version {VERSION - 1} to" in told.err
-    assert not told.out
+    output = capsys.readouterr()
+    assert f"no migration of the tables from version {VERSION - 1} to" in output.err
+    assert not output.out
     PostgresJournal.create_tables(empty)
     execute(empty, f"UPDATE belated.migration SET version = {VERSION - 1}")
     with pytest.raises(JournalError, match="there is no migration"):
@@ -180,14 +180,14 @@ def test_appends_use_the_indexes_however_the_table_grew(empty: str) -> None:
     scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'record'"
     reads = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = "
     PostgresJournal.create_tables(empty)
-    before = execute(empty, scans)  # to make an index counts as one
+    scans_before = execute(empty, scans)  # to make an index counts as one
     with PostgresJournal(empty, bandit="offers") as journal:
         journal.append([Settled(0, 0)])
         execute(empty, "ANALYZE belated.record")
         for n in range(1, 41):
             journal.append([Settled(0, 50 * n + k) for k in range(50)])
-    assert execute(empty, scans) == before
-    ((read,),) = execute(empty, f"{reads} 'record_pkey'")
-    assert isinstance(read, int)
-    assert read <= 41  # the last record, once a call
+    assert execute(empty, scans) == scans_before
+    ((entries_read,),) = execute(empty, f"{reads} 'record_pkey'")
+    assert isinstance(entries_read, int)
+    assert entries_read <= 41  # the last record, once a call
     assert execute(empty, f"{reads} 'record_is_new'") == [(0,)]

@@ -39,12 +39,12 @@ def all_records(dsn: str, bandit: str) -> list[Record]:
 @contextmanager
 def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
     """Hold a lock on the first partition in another transaction."""
-    with psycopg.connect(dsn) as other:
-        other.execute(
+    with psycopg.connect(dsn) as blocker:
+        blocker.execute(
             "SELECT FROM belated.partition WHERE bandit = %s AND partition = 0 FOR UPDATE",
             (journal.number,),
         )
-        yield other
+        yield blocker
 
 
 def terminate(dsn: str, process: int) -> None:
@@ -75,8 +75,8 @@ class LossyProxy:
             except OSError:
                 return
             server = socket.create_connection(("127.0.0.1", self._server))
-            for ends in ((client, server, False), (server, client, True)):
-                threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+            for arguments in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pass_on, args=arguments, daemon=True).start()
 
     def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
         try:
@@ -88,18 +88,18 @@ class LossyProxy:
                 target.sendall(data)
         except OSError:
             pass
-        for end in (source, target):
+        for sock in (source, target):
             with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
 
 
 @pytest.fixture
 def proxy(postgres: PostgresServer) -> Iterator[LossyProxy]:
     """A proxy in front of the shared server."""
-    made = LossyProxy(postgres.port)
-    yield made
-    made.close()
+    lossy_proxy = LossyProxy(postgres.port)
+    yield lossy_proxy
+    lossy_proxy.close()
 
 
 # --- connections that break --------------------------------------------------------------------
@@ -119,22 +119,22 @@ def test_lost_connection_is_reopened(dsn: str, bandit: str) -> None:
             lambda: journal.load(0),
         ]
         for call in calls:
-            before = backend(journal)
-            terminate(dsn, before)
+            backend_before = backend(journal)
+            terminate(dsn, backend_before)
             call()
-            assert backend(journal) != before
+            assert backend(journal) != backend_before
         assert journal.end(0) == 2
 
 
 def test_an_append_whose_backend_is_killed_is_there_once(dsn: str, bandit: str) -> None:
     """It is killed while it waits for the lock: the call continues on another connection."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
-        with locked(dsn, journal) as other:
+        with locked(dsn, journal) as blocker:
             call = Waiting(dsn, journal, lambda: journal.append([Void("a", 1), Void("b", 1)]))
-            first = backend(journal)
-            terminate(dsn, first)
-            eventually(lambda: backend(journal) not in (0, first) and call.is_waiting())
-            other.rollback()
+            backend_before = backend(journal)
+            terminate(dsn, backend_before)
+            eventually(lambda: backend(journal) not in (0, backend_before) and call.is_waiting())
+            blocker.rollback()
         assert call.join() == [1, 2]
         assert [r.event for r in journal.read(0, 0, 9)] == [Void("a", 1), Void("b", 1)]
 
@@ -160,15 +160,15 @@ def test_an_import_whose_answer_is_lost_says_so(
     """It is not repeated: the caller must check whether it was committed."""
     through = dsn.replace(str(postgres.port), str(proxy.port))
     with PostgresJournal(through, bandit=bandit) as journal:
-        ask, asked = journal._session._run, 0
+        ask, calls = journal._session._run, 0
 
         def lose_the_last(work: Callable[[psycopg.Connection], object], **how: bool) -> object:
             def wrapped(connection: psycopg.Connection) -> object:
-                nonlocal asked
-                asked += 1
+                nonlocal calls
+                calls += 1
                 with connection.transaction():
                     answer = work(connection)
-                    proxy.losing = asked == 2  # the commit, after the probe
+                    proxy.losing = calls == 2  # the commit, after the probe
                 return answer
 
             return ask(wrapped, **how)
@@ -239,17 +239,17 @@ def test_a_server_that_hangs_is_given_up(dsn: str, bandit: str) -> None:
 
 def _is_gone(dsn: str, process: int) -> bool:
     with psycopg.connect(dsn) as connection:
-        found = connection.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (process,))
-        return found.fetchone() is None
+        rows = connection.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (process,))
+        return rows.fetchone() is None
 
 
 def test_no_server_at_all_is_said(bandit: str) -> None:
     """The error has host and database, but not the password."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(JournalUnavailable, match=rf"'offers' on 127.0.0.1:{port}") as caught:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(JournalUnavailable, match=rf"'offers' on 127.0.0.1:{port}") as error:
         PostgresJournal(f"postgresql://me:secret@127.0.0.1:{port}/offers", bandit=bandit)
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(error.value)
 
 
 # --- servers that die --------------------------------------------------------------------------
@@ -260,11 +260,11 @@ def test_a_killed_server_loses_nothing_acknowledged(
     postgres: PostgresServer, dsn: str, bandit: str, full: bool
 ) -> None:
     """Acknowledged events are stored once, in order: with the whole server killed, or a process."""
-    told: dict[int, list[tuple[Event, int]]] = {}
+    by_writer: dict[int, list[tuple[Event, int]]] = {}
     stop = threading.Event()
 
     def work(name: int) -> None:
-        mine = told.setdefault(name, [])
+        own_pairs = by_writer.setdefault(name, [])
         with PostgresJournal(dsn, bandit=bandit, wait=5) as journal:
             n = 0
             while not stop.is_set():
@@ -276,7 +276,7 @@ def test_a_killed_server_loses_nothing_acknowledged(
                         break
                     except JournalUnavailable:
                         time.sleep(0.01)
-                mine += zip(events, positions, strict=True)
+                own_pairs += zip(events, positions, strict=True)
 
     PostgresJournal(dsn, bandit=bandit).close()
     threads = [threading.Thread(target=work, args=(name,)) for name in range(3)]
@@ -285,32 +285,34 @@ def test_a_killed_server_loses_nothing_acknowledged(
     rng, kills = random.Random(0), 20 if full else 3
     try:
         for kill in range(kills):
-            before = {name: len(mine) for name, mine in told.items()}
+            counts_before = {name: len(pairs) for name, pairs in by_writer.items()}
             eventually(
-                lambda before=before: all(  # type: ignore[misc]
-                    len(told.get(name, [])) > before.get(name, 0) + 9 for name in range(3)
+                lambda before=counts_before: all(  # type: ignore[misc]
+                    len(by_writer.get(name, [])) > before.get(name, 0) + 9 for name in range(3)
                 )
             )
             time.sleep(rng.uniform(0, 0.05))
             if kill % 3 == 2:  # one of them; the server then restarts by itself
                 with psycopg.connect(dsn) as connection:
-                    one = connection.execute(
+                    row = connection.execute(
                         "SELECT pid FROM pg_stat_activity WHERE application_name = 'belated'"
                     ).fetchone()
-                assert one is not None
-                os.kill(one[0], signal.SIGKILL)
+                assert row is not None
+                os.kill(row[0], signal.SIGKILL)
             else:
                 postgres.kill()
                 postgres.start()
-        eventually(lambda: all(len(mine) > before[name] + 18 for name, mine in told.items()))
+        eventually(
+            lambda: all(len(pairs) > counts_before[name] + 18 for name, pairs in by_writer.items())
+        )
     finally:
         stop.set()
         for thread in threads:
             thread.join(60)
     records = all_records(dsn, bandit)
-    kept = {record.event: record.position for record in records}
-    assert len(kept) == len(records)
-    acknowledged = [pair for mine in told.values() for pair in mine]
-    assert all(kept[event] == position for event, position in acknowledged)
+    positions = {record.event: record.position for record in records}
+    assert len(positions) == len(records)
+    acknowledged = [pair for pairs in by_writer.values() for pair in pairs]
+    assert all(positions[event] == position for event, position in acknowledged)
     stamps = [record.recorded for record in records]
     assert stamps == sorted(stamps)

@@ -66,29 +66,29 @@ class Clock:
 @pytest.fixture
 def journal(store: Store, bandit: str) -> Iterator[Journal]:
     """A journal to append to."""
-    with store.journal(bandit, partitions=PARTITIONS) as made:
-        fill(journal=made, seed=1)
-        yield made
+    with store.journal(bandit, partitions=PARTITIONS) as bandit_journal:
+        fill(journal=bandit_journal, seed=1)
+        yield bandit_journal
 
 
 def again(refold: Refold, live: Fold, clock: Clock) -> list[str]:
     """Fold everything once more; return the differences."""
-    found, goal = [], refold.compared + PARTITIONS
+    findings, goal = [], refold.compared + PARTITIONS
     clock.now += REST
     for _ in range(100):
         clock.now += 2 * PAUSE
-        if said := refold.step(live):
-            found.append(said)
+        if finding := refold.step(live):
+            findings.append(finding)
         if refold.compared == goal:
-            return found
+            return findings
     raise AssertionError("it never came as far")
 
 
 def test_they_agree(journal: Journal) -> None:
     """Also if one began with a snapshot, continues meanwhile, and has forgotten some decisions."""
-    live = empty()
-    live.catch_up(journal)
-    live.save(journal)
+    live_fold = empty()
+    live_fold.catch_up(journal)
+    live_fold.save(journal)
     loaded, clock = empty(), Clock()
     loaded.load(journal)
     refold = Refold(journal, clock)
@@ -118,30 +118,30 @@ def _count(live: Fold) -> None:
 @pytest.mark.parametrize("wrong", [_value, _state, _count])
 def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold], None]) -> None:
     """A single value of one decision is enough."""
-    live, clock = empty(), Clock()
-    live.catch_up(journal)
-    wrong(live)
+    live_fold, clock = empty(), Clock()
+    live_fold.catch_up(journal)
+    wrong(live_fold)
     refold = Refold(journal, clock)
-    (found,) = again(refold, live, clock)
-    assert "partition 1" in found
-    assert "different decisions" in found
+    (finding,) = again(refold, live_fold, clock)
+    assert "partition 1" in finding
+    assert "different decisions" in finding
     assert refold.disagreements == 1
 
 
 def test_what_agrees_has_the_same_digest(journal: Journal) -> None:
     """The comparison by columns agrees with digests and the number of forgotten decisions."""
-    one, other = empty(), empty()
-    one.catch_up(journal)
+    fold, other_fold = empty(), empty()
+    fold.catch_up(journal)
     for partition in range(PARTITIONS):
-        mine, theirs = one.ledgers[partition], other.ledgers[partition]
+        ledger, other_ledger = fold.ledgers[partition], other_fold.ledgers[partition]
         for record in journal.read(partition, 0, 10_000):
-            same = mine.digest == theirs.digest
+            is_equal = ledger.digest == other_ledger.digest
             # A record may change nothing but let a decision be forgotten: no digest tells that.
-            same = same and mine._forgotten_digest == theirs._forgotten_digest
-            assert same_entries(mine, theirs) is same
-            other.take(record)
-        assert mine.digest == theirs.digest
-        assert same_entries(mine, theirs)
+            is_equal = is_equal and ledger._forgotten_digest == other_ledger._forgotten_digest
+            assert same_entries(ledger, other_ledger) is is_equal
+            other_fold.take(record)
+        assert ledger.digest == other_ledger.digest
+        assert same_entries(ledger, other_ledger)
 
 
 def test_an_old_record_that_was_changed_under_a_learner(
@@ -174,35 +174,35 @@ def test_an_old_record_that_was_changed_under_a_learner(
 
 def test_a_slice_is_small_and_seldom(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that learning is not delayed."""
-    live, clock = empty(), Clock()
-    live.catch_up(journal)
+    live_fold, clock = empty(), Clock()
+    live_fold.catch_up(journal)
     refold, limits = Refold(journal, clock), []
-    read = type(journal).read
+    read_records = type(journal).read
 
     def noted(journal: Journal, partition: int, after: int, limit: int) -> list[Record]:
         limits.append(limit)
-        return read(journal, partition, after, limit)
+        return read_records(journal, partition, after, limit)
 
     monkeypatch.setattr(type(journal), "read", noted)
     for _ in range(50):
         clock.now += PAUSE / 10
-        refold.step(live)
+        refold.step(live_fold)
     assert 3 <= len(limits) <= 6
     assert set(limits) == {SLICE}
 
 
 def test_what_was_undone_is_passed_over_by_both(journal: Journal) -> None:
     """The second fold knows it from the start, too."""
-    first = next(
+    first_id = next(
         record.event.id
         for record in journal.read(0, 0, 1_000)
         if isinstance(record.event, Decision)
     )
     retracted = [Retracted(p, 0, 0, journal.now(), "") for p in range(PARTITIONS)]
-    journal.append([Erased(erased_key_of(first), 0), *retracted])
-    live, clock = empty(), Clock()
-    live.load(journal)
-    live.catch_up(journal)
-    assert live.counters["erased"] > 0
-    assert live.counters["retracted"] > 0
-    assert again(Refold(journal, clock), live, clock) == []
+    journal.append([Erased(erased_key_of(first_id), 0), *retracted])
+    live_fold, clock = empty(), Clock()
+    live_fold.load(journal)
+    live_fold.catch_up(journal)
+    assert live_fold.counters["erased"] > 0
+    assert live_fold.counters["retracted"] > 0
+    assert again(Refold(journal, clock), live_fold, clock) == []

@@ -27,13 +27,13 @@ def test_a_browser_draws_it(page: str, tmp_path: Path) -> None:
     """Under its content security policy, without requests or errors."""
     with Chromium(tmp_path / "profile") as browser:
         browser.open(page)
-        drawn = browser.run(DRAWN)
-        assert drawn >= 9
-        assert browser.run("document.querySelectorAll('.chart svg').length") == drawn
+        charts = browser.run(DRAWN)
+        assert charts >= 9
+        assert browser.run("document.querySelectorAll('.chart svg').length") == charts
         assert browser.run("document.body.innerText.includes('could not be drawn')") is False
         assert browser.run("performance.getEntriesByType('resource').length") == 0
         assert "offers" in browser.run("document.title")  # what a hostile name would change
-        wide = browser.run("document.documentElement.scrollWidth - innerWidth")
-        assert wide <= 0
+        overflow = browser.run("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0
         browser.run("document.getElementById('theme').click()")
         assert browser.run("document.documentElement.dataset.theme") in ("light", "dark")

@@ -43,12 +43,12 @@ def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
                 if n % 2 == 0:
                     client.observe(f"d{n}", 1.0)
         eventually(lambda: "belated_report_age_seconds,offers" in scraped(serving.url), seconds=60)
-        found = scraped(serving.url)
-    assert 0.2 < found["belated_reward_per_decision,offers,bandit"] < 0.8
-    assert found["belated_lift_ratio,offers,low"] < found["belated_lift_ratio,offers,high"]
+        samples = scraped(serving.url)
+    assert 0.2 < samples["belated_reward_per_decision,offers,bandit"] < 0.8
+    assert samples["belated_lift_ratio,offers,low"] < samples["belated_lift_ratio,offers,high"]
     # Requests name the actions here, and the configuration does not.
-    assert found["belated_action_share,others,offers"] == pytest.approx(1.0, abs=1e-3)
-    assert found["belated_advice,offers,silence"] == 0.0
+    assert samples["belated_action_share,others,offers"] == pytest.approx(1.0, abs=1e-3)
+    assert samples["belated_advice,offers,silence"] == 0.0
 
 
 class Watched(BanditReport):
@@ -72,9 +72,9 @@ def test_many_bandits_share_a_fiftieth_of_a_processor() -> None:
     reports.watch([])
     reports.watch(["a", "b"])
     reports.watch(["a", "b"])  # a second after the system had started: long ago
-    assert [one.asked for one in reports.values()] == [1, 1]  # type: ignore[attr-defined]
-    last = reports["b"]
-    last.tried_at, last.took = 1e12, 3.0  # far from now
+    assert [report.asked for report in reports.values()] == [1, 1]  # type: ignore[attr-defined]
+    report_of_b = reports["b"]
+    report_of_b.tried_at, report_of_b.took = 1e12, 3.0  # far from now
     reports.watch(["a", "b"])
-    assert [one.asked for one in reports.values()] == [1, 1]  # type: ignore[attr-defined]
+    assert [report.asked for report in reports.values()] == [1, 1]  # type: ignore[attr-defined]
     assert SHARE >= 50.0

@@ -57,9 +57,9 @@ class Measured:
 
     def memory(self, which: str) -> int:
         """Return ``VmRSS``, resident bytes now, or ``VmHWM``, the maximum since :meth:`ask`."""
-        found = re.search(rf"{which}:\s+(\d+)", (self._proc / "status").read_text())
-        assert found is not None
-        return int(found[1]) << 10
+        match = re.search(rf"{which}:\s+(\d+)", (self._proc / "status").read_text())
+        assert match is not None
+        return int(match[1]) << 10
 
     def cpu(self) -> float:
         """Seconds of CPU time so far."""
@@ -135,8 +135,8 @@ def test_sizes_that_multiply_are_bounded(
     service: Measured, bandit: str, body: Any, status: int, named: str
 ) -> None:
     """At most 64 MB and a quarter of a second, and an error names the field and the limit."""
-    got, detail, memory, cpu = service.ask(bandit, body)
-    assert got == status, detail
+    actual_status, detail, memory, cpu = service.ask(bandit, body)
+    assert actual_status == status, detail
     assert named in detail
     assert memory <= 64 * MB
     assert cpu <= 0.25
@@ -144,30 +144,30 @@ def test_sizes_that_multiply_are_bounded(
 
 def test_texts_that_are_sent_are_not_kept(service: Measured) -> None:
     """Neither refused ones of a megabyte, nor accepted ones of 10,000 characters."""
-    before = service.memory("VmRSS")
+    memory_before = service.memory("VmRSS")
     for n in range(120):
         body = {"context": {"x": f"{n}" + "y" * 1_000_000}, "actions": ["a"]}
         assert service.ask("hashed", body)[0] in (201, 422)
     for n in range(120):
         texts = {f"t{i}": f"{n}-{i}" + "z" * 9_000 for i in range(100)}
         assert service.ask("hashed", {"context": texts, "actions": ["a"]})[0] == 201
-    assert service.memory("VmRSS") - before <= 64 * MB
+    assert service.memory("VmRSS") - memory_before <= 64 * MB
 
 
 def test_a_large_batch_lets_others_in(service: Measured) -> None:
     """A thousand requests with 25,000 numbers each: others are answered all the while."""
-    found: list[tuple[int, str, int, float]] = []
+    answers: list[tuple[int, str, int, float]] = []
     batch = {"requests": [{"context": [1.0] * 9, "actions": ARMS}] * 1_000}
-    asking = threading.Thread(target=lambda: found.append(service.ask("wide", batch, batch=True)))
-    asking.start()
-    others = 0
-    while asking.is_alive():
+    sender = threading.Thread(target=lambda: answers.append(service.ask("wide", batch, batch=True)))
+    sender.start()
+    small_requests = 0
+    while sender.is_alive():
         assert service.process.ask("GET", "/livez")[0] == 200
-        others += not found
-    ((status, detail, memory, _),) = found
+        small_requests += not answers
+    ((status, detail, memory, _),) = answers
     assert status == 201, detail
     assert memory <= 64 * MB
-    assert others >= 20
+    assert small_requests >= 20
 
 
 def test_a_retried_batch_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,12 +192,12 @@ def test_a_retried_batch_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None
         served(Service([definition], "memory:")) as serving,
         httpx.Client(base_url=serving.url, timeout=60) as http,
     ):
-        first = http.post("/v1/offers/decisions/batch", json=body)
-        assert first.status_code == 201, first.text
+        response = http.post("/v1/offers/decisions/batch", json=body)
+        assert response.status_code == 201, response.text
         monkeypatch.setattr(routes, "HELD_BYTES", 0)
         monkeypatch.setattr(Hashed, "rows", slow_rows)
         turns[0] = 0
-        again = http.post("/v1/offers/decisions/batch", json=body)
-    assert again.json() == first.json()
+        retry = http.post("/v1/offers/decisions/batch", json=body)
+    assert retry.json() == response.json()
     assert sum(turns.values()) == 40
     assert max(turns.values()) <= 2

@@ -96,8 +96,8 @@ def lose_registration(dsn: str, bandit: str) -> None:
     with psycopg.connect(dsn) as connection:
         for table in ("record", "partition"):
             connection.execute(f"DELETE FROM belated.{table} WHERE bandit = %s".encode(), [number])
-        named = [cell_name("bandit", bandit)]
-        connection.execute("DELETE FROM belated.cell WHERE name = %s", named)
+        parameters = [cell_name("bandit", bandit)]
+        connection.execute("DELETE FROM belated.cell WHERE name = %s", parameters)
 
 
 def test_bandit_lost_by_a_restore_never_writes_to_another_journal(
@@ -110,27 +110,29 @@ def test_bandit_lost_by_a_restore_never_writes_to_another_journal(
     PostgresJournal(dsn, bandit="old").close()
     program("pg_dump", "-Fc", "-d", dsn, "-f", tmp_path / "backup")
     with (
-        PostgresJournal(dsn, bandit="lost") as lost,
+        PostgresJournal(dsn, bandit="lost") as old_journal,
         closing(PostgresStore(dsn).session()) as session,
     ):
         shared = [session.journal(name) for name in ("old", "lost")]
         identity = {"family": "Bernoulli()", "dim": "2", "features": ""}
-        lost.identify(identity)
-        lost.append([Void("before", 1)])
+        old_journal.identify(identity)
+        old_journal.append([Void("before", 1)])
         wipe(postgres.dsn, "numbers")
         program("pg_restore", "--single-transaction", "-d", dsn, tmp_path / "backup")
-        with PostgresJournal(dsn, bandit="new") as new:
+        with PostgresJournal(dsn, bandit="new") as new_journal:
             with pytest.raises(JournalUnavailable, match="lost the registration of a bandit"):
-                lost.append([Void("refused", 1)])
+                old_journal.append([Void("refused", 1)])
             with pytest.raises(JournalUnavailable, match="lost the registration of a bandit"):
-                session.append_all([Batch(one, [Void("refused together", 1)]) for one in shared])
-            assert (ids_in(new), ids_in(shared[0])) == ([], [])
-            lost.append([Void("after", 1)])
-            session.append_all([Batch(one, [Void("together", 1)]) for one in shared])
-            assert ids_in(new) == []
+                session.append_all(
+                    [Batch(journal, [Void("refused together", 1)]) for journal in shared]
+                )
+            assert (ids_in(new_journal), ids_in(shared[0])) == ([], [])
+            old_journal.append([Void("after", 1)])
+            session.append_all([Batch(journal, [Void("together", 1)]) for journal in shared])
+            assert ids_in(new_journal) == []
             assert ids_in(shared[0]) == ["together"]
-            assert ids_in(lost) == ids_in(shared[1]) == ["after", "together"]
-        assert lost.identify({}) == identity
+            assert ids_in(old_journal) == ids_in(shared[1]) == ["after", "together"]
+        assert old_journal.identify({}) == identity
 
 
 def test_a_registration_lost_under_an_open_connection_is_noticed(dsn: str, bandit: str) -> None:
@@ -152,24 +154,24 @@ def test_a_bandit_registered_again_with_other_partitions_is_refused(dsn: str, ba
     """Its events would be routed to partitions in which they are never looked up."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         lose_registration(dsn, bandit)
-        with PostgresJournal(dsn, bandit=bandit, partitions=4) as other:
+        with PostgresJournal(dsn, bandit=bandit, partitions=4) as registered_again:
             with pytest.raises(JournalUnavailable):
                 journal.append([Void("refused", 1)])
             with pytest.raises(JournalMismatch, match="has 4 partitions, not 1"):
                 journal.append([Void("refused", 1)])
-            assert [other.end(partition) for partition in range(4)] == [0, 0, 0, 0]
+            assert [registered_again.end(partition) for partition in range(4)] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("more", [(), ("--trim",)])
 def test_the_drill_gives_the_same_back(postgres: PostgresServer, more: tuple[str, ...]) -> None:
     """As in benchmarks/restore.py; also for a trimmed journal."""
     script = Path(__file__).parents[2] / "benchmarks" / "restore.py"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(script), "--events", "5000", *more],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert ": the same" in done.stdout
-    assert not more or re.match(r"[1-3],\d+ records dropped", done.stdout)
+    assert result.returncode == 0, result.stderr
+    assert ": the same" in result.stdout
+    assert not more or re.match(r"[1-3],\d+ records dropped", result.stdout)

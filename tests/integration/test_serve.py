@@ -49,8 +49,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a separate, empty store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/belated.db"
-    found: str = request.getfixturevalue("empty_database")
-    return found
+    database: str = request.getfixturevalue("empty_database")
+    return database
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
 def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) -> None:
     """One process decides and learns; when stopped it exits with 0, and another continues."""
     service = start("serve", "--create-tables", "--log-level", "debug")
-    first = service.decide(id="order-1", actions=["blue", "red"])
-    assert first == "order-1"
-    service.reward(first)
+    decision_id = service.decide(id="order-1", actions=["blue", "red"])
+    assert decision_id == "order-1"
+    service.reward(decision_id)
     assert service.ask("GET", "/v1/offers/decisions/order-1?order-1")[0] == 200
     assert service.ask("PUT", "/v1/offers/decisions/order-1/reward", {"order-1": 1})[0] == 422
     later(lambda: service.state()["version"] == 3)
@@ -109,19 +109,19 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
     assert service.said("stopped") is not None
     assert "order-1" not in service.log  # it says all that it can, and nothing of what was sent
 
-    again = start("serve")  # on the tables and with the model that are there
-    assert again.state()["observations"] == 1
-    again.reward(again.decide(), 0.0)
-    later(lambda: again.state()["observations"] == 2)
-    assert again.decide(id="order-1", actions=["blue", "red"]) == first
+    service_again = start("serve")  # on the tables and with the model that are there
+    assert service_again.state()["observations"] == 1
+    service_again.reward(service_again.decide(), 0.0)
+    later(lambda: service_again.state()["observations"] == 2)
+    assert service_again.decide(id="order-1", actions=["blue", "red"]) == decision_id
 
 
 def test_sigterm_completes_requests_in_flight(start: Start, store: Store) -> None:
     """Everything acknowledged is in the journal, and every request gets a response."""
     service = start("serve", "--create-tables")
     service.heard("this learner leads")
-    taken: list[str] = []
-    cut: list[Exception] = []
+    accepted: list[str] = []
+    errors: list[Exception] = []
 
     def go_on() -> None:
         connection = HTTPConnection("127.0.0.1", service.heard("serving")["port"], timeout=10)
@@ -134,28 +134,28 @@ def test_sigterm_completes_requests_in_flight(start: Start, store: Store) -> Non
                 for _ in range(20):
                     connection.request("POST", "/v1/offers/decisions", BODY, JSON)
                     answer = connection.getresponse()
-                    found = json.loads(answer.read())
-                    assert answer.status == 201, found
-                    taken.append(found["id"])
+                    decision = json.loads(answer.read())
+                    assert answer.status == 201, decision
+                    accepted.append(decision["id"])
                     if answer.will_close:
                         break
             except (OSError, HTTPException) as error:
-                cut.append(error)
+                errors.append(error)
             finally:
                 connection.close()
 
     callers = [threading.Thread(target=go_on) for _ in range(4)]
     for caller in callers:
         caller.start()
-    later(lambda: len(taken) > 100)
+    later(lambda: len(accepted) > 100)
     service.send(signal.SIGTERM)
     assert service.ended() == 0
     for caller in callers:
         caller.join(20)
         assert not caller.is_alive()
-    assert not cut
+    assert not errors
     journal = store.journal("offers")
-    assert journal.decisions(taken).keys() == set(taken)
+    assert journal.decisions(accepted).keys() == set(accepted)
     journal.close()
 
 
@@ -164,27 +164,27 @@ def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, stor
     service = start("serve", "--create-tables", server='drain = "2s"')
     service.heard("this learner leads")
     port = service.heard("serving")["port"]
-    taken: list[str] = []
+    accepted: list[str] = []
     failed: list[object] = []
-    out = threading.Event()  # whether the balancer has taken it out
+    removal = threading.Event()  # whether the balancer has taken it out
 
     def balance() -> None:
         while service.ask("GET", "/readyz")[0] == 200:
             time.sleep(0.05)
-        out.set()
+        removal.set()
 
     def go_on() -> None:
-        while not out.is_set():
+        while not removal.is_set():
             connection = HTTPConnection("127.0.0.1", port, timeout=10)
             try:
-                while not out.is_set():
+                while not removal.is_set():
                     connection.request("POST", "/v1/offers/decisions", BODY, JSON)
                     answer = connection.getresponse()
-                    found = json.loads(answer.read())
+                    decision = json.loads(answer.read())
                     if answer.status != 201:
-                        failed.append(found)
+                        failed.append(decision)
                         return
-                    taken.append(found["id"])
+                    accepted.append(decision["id"])
                     if answer.will_close:
                         break
             except (OSError, HTTPException) as error:
@@ -194,21 +194,21 @@ def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, stor
                 connection.close()
 
     later(lambda: service.ask("GET", "/readyz")[0] == 200)
-    threads = [threading.Thread(target=one) for one in (balance, *[go_on] * 6)]
+    threads = [threading.Thread(target=target) for target in (balance, *[go_on] * 6)]
     for thread in threads:
         thread.start()
-    later(lambda: len(taken) > 200)
-    told = time.monotonic()
+    later(lambda: len(accepted) > 200)
+    signalled_at = time.monotonic()
     service.send(signal.SIGTERM)
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
     assert service.decide()  # whoever comes all the same is answered
     assert service.ended() == 0
-    assert 2 <= time.monotonic() - told < 12
+    assert 2 <= time.monotonic() - signalled_at < 12
     assert not failed
     journal = store.journal("offers")
-    assert journal.decisions(taken).keys() == set(taken)
+    assert journal.decisions(accepted).keys() == set(accepted)
     journal.close()
 
 
@@ -236,32 +236,32 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
 def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store: Store) -> None:
     """Within the lease; meanwhile decisions continue, and none of them is lost."""
     service = start("serve", "--create-tables", learn=False)
-    first = start("learn", "--create-tables", learn=False)  # both at once: one makes them
-    leader = first.heard("this learner leads")
+    first_learner = start("learn", "--create-tables", learn=False)  # both at once: one makes them
+    leader = first_learner.heard("this learner leads")
     # Before another stands by: the first record loads the kernels, which can outlast the lease.
     service.reward(service.decide())
     later(lambda: service.state()["version"] == 3)
-    second = start("learn", learn=False)
-    assert second.heard("this learner is on standby")["leader"] == leader["holder"]
+    second_learner = start("learn", learn=False)
+    assert second_learner.heard("this learner is on standby")["leader"] == leader["holder"]
 
     coordination = store.coordination("offers")
 
     def is_taken_over() -> bool:
-        now = coordination.leader()
-        return now is not None and now.holder != leader["holder"]
+        current = coordination.leader()
+        return current is not None and current.holder != leader["holder"]
 
-    first.kill()
-    killed = time.monotonic()
+    first_learner.kill()
+    killed_at = time.monotonic()
     service.reward(service.decide())
     assert not is_taken_over()
     later(is_taken_over)
-    assert time.monotonic() - killed < LEASE + SLACK
+    assert time.monotonic() - killed_at < LEASE + SLACK
     coordination.close()
-    assert second.heard("this learner leads")["epoch"] == leader["epoch"] + 1
+    assert second_learner.heard("this learner leads")["epoch"] == leader["epoch"] + 1
     later(lambda: service.state()["version"] == 5)
     assert service.state()["observations"] == 2
-    second.send(signal.SIGTERM)
-    assert second.ended() == 0
+    second_learner.send(signal.SIGTERM)
+    assert second_learner.ended() == 0
 
 
 def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> None:
@@ -271,15 +271,15 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
         assert tables.ended() == 2
         (line,) = tables.log.splitlines()
         assert "has no tables for journals: run `belated schema" in line
-    outside = start("serve", "--create-tables", "--host", "0.0.0.0")
-    assert outside.ended() == 2
-    (line,) = outside.log.splitlines()
+    exposed = start("serve", "--create-tables", "--host", "0.0.0.0")
+    assert exposed.ended() == 2
+    (line,) = exposed.log.splitlines()
     assert "is reachable from other machines: set auth =" in line
     service = start("serve", "--create-tables")
     port = str(service.heard("serving")["port"])
-    taken = start("serve", "--port", port)
-    assert taken.ended() == 2
-    (line,) = taken.log.splitlines()
+    second_service = start("serve", "--port", port)
+    assert second_service.ended() == 2
+    (line,) = second_service.log.splitlines()
     assert f"port {port} on 127.0.0.1 is in use: choose another with --port" in line
 
 
@@ -321,9 +321,9 @@ class Callers:
                 for _ in range(5):
                     connection.request("POST", "/v1/offers/decisions", BODY, JSON)
                     response = connection.getresponse()
-                    found = json.loads(response.read())
-                    assert response.status == 201, found
-                    self.taken.append(found["id"])
+                    decision = json.loads(response.read())
+                    assert response.status == 201, decision
+                    self.taken.append(decision["id"])
                     if response.will_close:
                         break
             except (OSError, HTTPException) as error:
@@ -337,8 +337,8 @@ def metrics(service: Process) -> dict[str, float]:
     port = service.heard("serving")["port"]
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as response:
         lines = response.read().decode().splitlines()
-    found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name.replace('{bandit="offers"}', ""): float(value) for name, _, value in found}
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name.replace('{bandit="offers"}', ""): float(value) for name, _, value in samples}
 
 
 def serving_pids(service: Process) -> list[int]:
@@ -356,24 +356,24 @@ def test_a_killed_process_is_replaced_while_another_serves(start: Start, store: 
     later(lambda: len(callers.taken) > 200)
     counts = [metrics(service)["belated_decisions_total"]]
     os.kill(serving_pids(service)[1], signal.SIGKILL)
-    before = len(callers.taken)
+    taken_before = len(callers.taken)
     while len(serving_pids(service)) == 2:
         counts.append(metrics(service)["belated_decisions_total"])
-    assert len(callers.taken) > before
+    assert len(callers.taken) > taken_before
     later(lambda: metrics(service)["belated_processes"] == 2)
-    found = metrics(service)
-    counts.append(found["belated_decisions_total"])
+    samples = metrics(service)
+    counts.append(samples["belated_decisions_total"])
     assert counts == sorted(counts)
-    assert found["belated_process_restarts_total"] == 1
-    ended = service.said("a server process ended and will be restarted")
-    assert ended is not None
-    assert ended["code"] == -signal.SIGKILL
+    assert samples["belated_process_restarts_total"] == 1
+    event = service.said("a server process ended and will be restarted")
+    assert event is not None
+    assert event["code"] == -signal.SIGKILL
 
-    cut = len(callers.cut)
+    cut_before = len(callers.cut)
     service.send(signal.SIGTERM)
     assert service.ended() == 0
     callers.stop()
-    assert len(callers.cut) == cut
+    assert len(callers.cut) == cut_before
     with store.journal("offers") as journal:
         assert journal.decisions(callers.taken).keys() == set(callers.taken)
 
@@ -399,16 +399,16 @@ def test_metrics_are_those_of_all_processes(start: Start) -> None:
         return count
 
     later(lambda: of_process() < total / 2)
-    fewer = of_process()
-    later(lambda: of_process() == total - fewer)
+    lower_total = of_process()
+    later(lambda: of_process() == total - lower_total)
     for _ in range(10):
-        found = metrics(service)
-        assert found["belated_decisions_total"] == total
-        assert found["belated_processes"] == 2
-        assert found["belated_learner_is_leader"] == 1
+        samples = metrics(service)
+        assert samples["belated_decisions_total"] == total
+        assert samples["belated_processes"] == 2
+        assert samples["belated_learner_is_leader"] == 1
     assert not service.mentions("this learner is on standby")
-    decided = 'belated_learner_events_total{bandit="offers",status="decided"}'
-    later(lambda: metrics(service)[decided] == total)
+    metric = 'belated_learner_events_total{bandit="offers",status="decided"}'
+    later(lambda: metrics(service)[metric] == total)
     port = service.heard("serving")["port"]
     service.kill()  # its processes notice, and free the port
 
@@ -422,9 +422,9 @@ def test_metrics_are_those_of_all_processes(start: Start) -> None:
 @pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 def test_on_sqlite_there_is_one_process(start: Start) -> None:
     """More are refused with the reason; `auto` starts one."""
-    refused = start("serve", "--processes", "2")
-    assert refused.ended() == 2
-    (line,) = refused.log.splitlines()
+    process = start("serve", "--processes", "2")
+    assert process.ended() == 2
+    (line,) = process.log.splitlines()
     assert "only one process at a time can write" in line
     service = start("serve", "--processes", "auto")
     assert service.decide()

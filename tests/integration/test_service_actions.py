@@ -54,17 +54,21 @@ class Load:
         try:
             with Client(url, bandit=bandit, timeout=30.0) as client:
                 while not self._stopped.is_set():
-                    sent = time.monotonic()
+                    start = time.monotonic()
                     decisions = client.decide_many([{}] * 10, NAMES)
-                    rewards = [(one.id, float(one.action == "gift")) for one in decisions]
+                    rewards = [
+                        (decision.id, float(decision.action == "gift")) for decision in decisions
+                    ]
                     client.observe_many(rewards)
-                    self.made.append((sent, [str(one.action) for one in decisions]))
+                    self.made.append((start, [str(decision.action) for decision in decisions]))
         except Exception as error:
             self.error = error
 
     def since(self, moment: float) -> list[str]:
         """Return the actions of batches that were sent after a time."""
-        return [action for sent, actions in self.made[:] if sent >= moment for action in actions]
+        return [
+            action for sent_at, actions in self.made[:] if sent_at >= moment for action in actions
+        ]
 
     def has_chosen(self, action: str, moment: float) -> bool:
         """Return whether an action was chosen in such batches."""
@@ -119,32 +123,32 @@ def test_three_deciders_under_load_obey_within_two_seconds(
             ),
             seconds=600,
         )
-        chosen = [set(load.since(moment)) for load in loads]
+        actions = [set(load.since(moment)) for load in loads]
         assert main(["action", "resume", *command]) == 0
-        again = time.monotonic() + PROMISE
+        resumed_at = time.monotonic() + PROMISE
         for load in loads:
-            eventually(partial(load.has_chosen, "gift", again), seconds=60)
+            eventually(partial(load.has_chosen, "gift", resumed_at), seconds=60)
     finally:
         for load in loads:
             load.stop()
         for decider in deciders:
             decider.kill()
     assert [load.error for load in loads] == [None] * 3
-    assert chosen == [{"mail", "call"}] * 3
+    assert actions == [{"mail", "call"}] * 3
     with open_store(dsn).journal(name) as journal:
         check_journal(journal, count)
 
 
 def check_journal(journal: Journal, count: int) -> None:
     """Without the paused action, the others share all of the probability."""
-    paused = resumed = 0
+    paused_at = resumed_at = 0
     for record in journal.read(0, 0, 1_000_000):
         if isinstance(record.event, ActionChanged):
             if record.event.change == "pause":
-                paused = record.recorded
+                paused_at = record.recorded
             else:
-                resumed = record.recorded
-    assert 0 < paused < resumed
+                resumed_at = record.recorded
+    assert 0 < paused_at < resumed_at
     without = 0
     for partition in range(journal.partitions):
         records = [
@@ -163,7 +167,7 @@ def check_journal(journal: Journal, count: int) -> None:
             assert NAMES[event.index] == event.action == request.actions[place]
             assert request.propensities[place] == event.propensity
             assert sum(request.propensities) == pytest.approx(1.0, abs=1e-12)
-            if paused + PROMISE * 1e6 < record.recorded < resumed:
+            if paused_at + PROMISE * 1e6 < record.recorded < resumed_at:
                 assert request.actions == NAMES[1:]
                 without += 1
     assert without >= count
@@ -184,19 +188,19 @@ def made(bandit: str) -> Definition:
 def client(made: Definition, store: Store) -> Iterator[Client]:
     """A client of a decider."""
     app = Service([made], store, seed=1)
-    with served(app) as serving, Client(serving.url, bandit=made.name, timeout=30.0) as found:
-        found.__dict__.update(app=app, url=serving.url)
-        yield found
+    with served(app) as serving, Client(serving.url, bandit=made.name, timeout=30.0) as api_client:
+        api_client.__dict__.update(app=app, url=serving.url)
+        yield api_client
 
 
 def chosen(client: Client) -> set[int | str]:
     """Return the actions that it chooses now."""
-    return {one.action for one in client.decide_many([{}] * 100, NAMES)}
+    return {decision.action for decision in client.decide_many([{}] * 100, NAMES)}
 
 
 def states(client: Client) -> dict[str, str]:
     """Return the states of its actions."""
-    return {one.action: one.state for one in client.state().actions}
+    return {action.action: action.state for action in client.state().actions}
 
 
 def test_the_verbs_of_a_client(client: Any, made: Definition, store: Store) -> None:
@@ -210,8 +214,8 @@ def test_the_verbs_of_a_client(client: Any, made: Definition, store: Store) -> N
     client.retire("call")
     eventually(lambda: states(client)["call"] == "retired", seconds=PROMISE)
     assert chosen(client) == {"mail"}
-    only = client.decide({}, NAMES)
-    assert (only.action, only.index, only.propensity) == ("mail", 1, 1.0)
+    decision = client.decide({}, NAMES)
+    assert (decision.action, decision.index, decision.propensity) == ("mail", 1, 1.0)
     with pytest.raises(InvalidInput, match="is retired"):
         client.pause("call")
     with pytest.raises(InvalidInput, match="unknown action 'gitf'; known actions: gift, mail"):
@@ -239,16 +243,16 @@ def test_times_are_obeyed(client: Any) -> None:
     decisions = []
     while datetime.now(UTC) < end + timedelta(seconds=0.5):
         decisions += client.decide_many([{}] * 50, NAMES)
-    within = [one for one in decisions if begin <= one.at < end]
-    outside = [one for one in decisions if not begin <= one.at < end]
-    assert {one.action for one in within} == {"mail", "call"}
-    assert {one.action for one in outside if one.at < begin} == set(NAMES)
-    assert {one.action for one in outside if one.at >= end} == set(NAMES)
+    during = [decision for decision in decisions if begin <= decision.at < end]
+    outside = [decision for decision in decisions if not begin <= decision.at < end]
+    assert {decision.action for decision in during} == {"mail", "call"}
+    assert {decision.action for decision in outside if decision.at < begin} == set(NAMES)
+    assert {decision.action for decision in outside if decision.at >= end} == set(NAMES)
 
 
 def test_bodies_that_cannot_be(client: Any, made: Definition) -> None:
     """The errors use JSON field names."""
-    for body, said in (
+    for body, expected in (
         ({"action": "gift"}, "change"),
         ({"action": "gift", "change": "stop"}, "stop"),
         ({"action": "", "change": "pause"}, "action"),
@@ -257,7 +261,7 @@ def test_bodies_that_cannot_be(client: Any, made: Definition) -> None:
     ):
         answer = httpx.put(f"{client.url}/v1/{made.name}/actions", json=body)
         assert answer.status_code == 422, answer.text
-        assert said in answer.json()["detail"]
+        assert expected in answer.json()["detail"]
 
 
 def test_the_command(
@@ -283,14 +287,16 @@ def test_the_command(
 
     def run(*words: str) -> tuple[int, str]:
         code = main(["action", *words, "--config", str(file)])
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        output = capsys.readouterr()
+        return code, output.out + output.err
 
-    code, said = run("list", made.name)
-    assert (code, said.count("open")) == (0, 3)
-    code, said = run("pause", made.name, "gift", "--until", "2999-01-01T00:00Z", "--reason", "why")
+    code, output = run("list", made.name)
+    assert (code, output.count("open")) == (0, 3)
+    code, output = run(
+        "pause", made.name, "gift", "--until", "2999-01-01T00:00Z", "--reason", "why"
+    )
     assert code == 0
-    words = said.splitlines()[1].split()
+    words = output.splitlines()[1].split()
     assert words[:2] == ["gift", "paused"]
     assert words[3:] == ["2999-01-01T00:00:00Z", actor(), "why"]
     eventually(lambda: states(client)["gift"] == "paused", seconds=PROMISE)
@@ -305,6 +311,6 @@ def test_the_command(
         (("pause", made.name, "gitf"), "unknown action 'gitf'"),
         (("list", "nobody"), "has no bandit 'nobody'"),
     ):
-        code, said = run(*words_given)
+        code, output = run(*words_given)
         assert code == 2
-        assert expected in said
+        assert expected in output

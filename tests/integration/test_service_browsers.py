@@ -31,8 +31,8 @@ ALLOWED = {
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service without keys, and pages of the shop."""
-    with served(Service([OFFERS], store, cors=[SHOP])) as found:
-        yield found
+    with served(Service([OFFERS], store, cors=[SHOP])) as handle:
+        yield handle
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def about_pages(response: httpx.Response) -> dict[str, str]:
 def preflight(asking: Asking, route: Route, origin: str) -> httpx.Response:
     """Return the preflight of a request."""
     path = route.path.format(bandit=NAME, id="a1", subject="user")
-    asked = {
+    headers = {
         "origin": origin,
         "access-control-request-method": route.method,
         "access-control-request-headers": "authorization,content-type",
     }
-    return asking.http.options(path, headers=asked)
+    return asking.http.options(path, headers=headers)
 
 
 @pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -83,17 +83,17 @@ def test_a_browser_asks_first(asking: Asking, route: Route) -> None:
 
 def test_a_listed_page_may_read_every_answer(asking: Asking) -> None:
     """Of successes and of errors."""
-    decided = asking.send("POST", "/decisions", OFFER, origin=SHOP)
-    reward = f"/decisions/{decided.json()['id']}/reward"
-    answers = [
-        decided,
+    decision = asking.send("POST", "/decisions", OFFER, origin=SHOP)
+    reward = f"/decisions/{decision.json()['id']}/reward"
+    responses = [
+        decision,
         asking.send("POST", reward, {"value": 1}, origin=SHOP),
         asking.send("PUT", reward, {"value": 1}, origin=SHOP),
         asking.send("POST", reward, {"value": 7}, origin=SHOP),
         asking.send("POST", "/decisions", b"{", origin=SHOP),
     ]
-    assert [one.status_code for one in answers] == [201, 202, 202, 422, 400]
-    assert [about_pages(one) for one in answers] == [ALLOWED] * 5
+    assert [response.status_code for response in responses] == [201, 202, 202, 422, 400]
+    assert [about_pages(response) for response in responses] == [ALLOWED] * 5
 
 
 @pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -123,19 +123,19 @@ def test_programs_send_no_origin(asking: Asking) -> None:
     answer = asking.send("POST", "/decisions", OFFER)
     assert answer.status_code == 201
     assert about_pages(answer) == {}
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        sent = lambda kind=kind: asking.send("POST", "/decisions", OFFER, content_type=kind)  # noqa: E731
-        assert "application/json" in asking.refused(sent, 415)
+    for form in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        send = lambda kind=form: asking.send("POST", "/decisions", OFFER, content_type=kind)  # noqa: E731
+        assert "application/json" in asking.refused(send, 415)
 
 
 def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:
     """Under one name, whatever path is requested."""
-    before = asking.http.get("/metrics").text
+    metrics_before = asking.http.get("/metrics").text
     preflight(asking, BANDIT_ROUTES[0], SHOP)
     assert 'method="other",route="other",status="204"' in asking.http.get("/metrics").text
-    assert before.count("OPTIONS") == 0
-    plain = asking.http.options(f"/v1/{NAME}/decisions")  # not a browser's question
-    assert plain.status_code == 405
+    assert metrics_before.count("OPTIONS") == 0
+    response = asking.http.options(f"/v1/{NAME}/decisions")  # not a browser's question
+    assert response.status_code == 405
 
 
 def test_a_page_without_a_key_is_told_so(store: Store) -> None:
@@ -144,15 +144,15 @@ def test_a_page_without_a_key_is_told_so(store: Store) -> None:
     guarded = Definition("guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
     app = Service([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])
     with served(app) as serving, httpx.Client(base_url=serving.url) as http:
-        made: Made = known(store, serving.url)
+        key: Made = known(store, serving.url)
         path = "/v1/guarded-pages/decisions"
-        refused = http.post(path, json=OFFER, headers={"origin": SHOP})
-        assert (refused.status_code, about_pages(refused)) == (401, ALLOWED)
-        decided = http.post(path, json=OFFER, headers={**made.header, "origin": SHOP}).json()
-        place = f"{path}/{decided['id']}/reward"
-        reported = http.post(
-            place, json={"value": 1, "token": decided["token"]}, headers={"origin": SHOP}
+        response = http.post(path, json=OFFER, headers={"origin": SHOP})
+        assert (response.status_code, about_pages(response)) == (401, ALLOWED)
+        decision = http.post(path, json=OFFER, headers={**key.header, "origin": SHOP}).json()
+        reward_path = f"{path}/{decision['id']}/reward"
+        receipt = http.post(
+            reward_path, json={"value": 1, "token": decision["token"]}, headers={"origin": SHOP}
         )
-        assert (reported.status_code, about_pages(reported)) == (202, ALLOWED)
-        forged = http.post(place, json={"value": 1, "token": "no"}, headers={"origin": SHOP})
-        assert (forged.status_code, about_pages(forged)) == (403, ALLOWED)
+        assert (receipt.status_code, about_pages(receipt)) == (202, ALLOWED)
+        refusal = http.post(reward_path, json={"value": 1, "token": "no"}, headers={"origin": SHOP})
+        assert (refusal.status_code, about_pages(refusal)) == (403, ALLOWED)

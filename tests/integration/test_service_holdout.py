@@ -36,21 +36,21 @@ def test_customers_are_held_out_as_a_whole(store: Store) -> None:
             for k in range(9):
                 body = {"value": 1.0}
                 assert http.put(f"/v1/{NAME}/decisions/{n}-{k}/reward", json=body).is_success
-        first = {"id": "again", "context": {"age": 0.5, "customer": "c1"}}
-        made = [http.post(f"/v1/{NAME}/decisions", json=first).json() for _ in range(2)]
-        assert made[0]["action"] == made[1]["action"]
+        request = {"id": "again", "context": {"age": 0.5, "customer": "c1"}}
+        decisions = [http.post(f"/v1/{NAME}/decisions", json=request).json() for _ in range(2)]
+        assert decisions[0]["action"] == decisions[1]["action"]
         assert http.post(f"/v1/{NAME}/decisions", json={"context": {"age": 0.5}}).is_client_error
     with store.journal(NAME) as journal:
         evaluation = JournalLog(journal, Bernoulli(), OFFERS.rewards, None, FEATURES)
         frame = frame_of_table(evaluation.table(), journal)
         assert len(frame) == 81
-        customers = frame["request"].map(lambda one: one["context"]["customer"])
+        customers = frame["request"].map(lambda logged: logged["context"]["customer"])
         assert (frame.groupby(customers)["group"].nunique() == 1).all()
         assert set(frame["group"]) == {"bandit", "holdout"}
-        held = frame[frame["group"] == "holdout"]
-        assert set(held["action"]) == {"blue"}
-        assert set(held["source"]) == {"holdout"}
-        assert held["overall"].between(0.5, 1.0).all()
-        found = lift(evaluation.table())
-        assert found.bandit.decisions + found.holdout.decisions == 81
-        assert found.difference == pytest.approx(found.bandit.value - found.holdout.value)
+        holdout_rows = frame[frame["group"] == "holdout"]
+        assert set(holdout_rows["action"]) == {"blue"}
+        assert set(holdout_rows["source"]) == {"holdout"}
+        assert holdout_rows["overall"].between(0.5, 1.0).all()
+        result = lift(evaluation.table())
+        assert result.bandit.decisions + result.holdout.decisions == 81
+        assert result.difference == pytest.approx(result.bandit.value - result.holdout.value)

@@ -32,9 +32,9 @@ def test_each_is_seen_everywhere(caplog: pytest.LogCaptureFixture) -> None:
     service = Service([OFFERS], MemoryStore(), learn=True)
     with served(service) as serving, httpx.Client(base_url=serving.url) as http:
         context = {"age": 400, "country": "FR"}
-        own = {"context": context, "id": "order-1"}
+        request = {"context": context, "id": "order-1"}
         decision = http.post(DECIDE, json={"context": context}).json()["id"]
-        assert http.post(DECIDE, json=own).status_code == 201
+        assert http.post(DECIDE, json=request).status_code == 201
         now = datetime.now(UTC)
 
         def report(id: str, value: float, at: datetime | None = None) -> int:
@@ -58,7 +58,9 @@ def test_each_is_seen_everywhere(caplog: pytest.LogCaptureFixture) -> None:
         }
 
         def seen(state: Any) -> dict[str, Any]:
-            return {one["name"]: (one["count"], one.get("example")) for one in state["issues"]}
+            return {
+                issue["name"]: (issue["count"], issue.get("example")) for issue in state["issues"]
+            }
 
         eventually(lambda: seen(http.get("/v1/offers").json()) == expected)
         with Client(serving.url, bandit="offers") as client:
@@ -75,9 +77,9 @@ def test_each_is_seen_everywhere(caplog: pytest.LogCaptureFixture) -> None:
     assert len(logged) == len(expected)
     assert "rewards name an unknown decision" in [record.getMessage() for record in logged]
     # Nothing that was sent is logged.
-    said = " ".join(str(vars(record)) for record in logged)
-    assert "unknown-" not in said
-    assert "41000" not in said
+    text = " ".join(str(vars(record)) for record in logged)
+    assert "unknown-" not in text
+    assert "41000" not in text
 
 
 def test_the_setting_for_clocks() -> None:
@@ -95,7 +97,7 @@ def test_a_head_is_answered_like_a_get() -> None:
     """Without the body."""
     with served(Service([OFFERS], MemoryStore())) as serving:
         for path in ("/livez", "/v1/offers", "/openapi.json"):
-            head, get = httpx.head(serving.url + path), httpx.get(serving.url + path)
-            assert head.status_code == get.status_code == 200
+            head, full = httpx.head(serving.url + path), httpx.get(serving.url + path)
+            assert head.status_code == full.status_code == 200
             assert head.content == b""
-            assert head.headers["content-type"] == get.headers["content-type"]
+            assert head.headers["content-type"] == full.headers["content-type"]

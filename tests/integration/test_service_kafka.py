@@ -40,29 +40,29 @@ def served_app(store: Store, bandit: str) -> Iterator[tuple[Service, str]]:
 def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, bandit: str) -> None:
     """Rewards are learned, and have separate commits; all responses are in the journal."""
     app, url = served_app
-    callers, each = 8, 20
+    callers, count = 8, 20
 
     def play(n: int) -> list[str]:
         with Client(url, bandit=bandit) as client:
-            made = [client.decide(rows=ROWS).id for _ in range(each)]
-            for id in made[::2]:
+            decision_ids = [client.decide(rows=ROWS).id for _ in range(count)]
+            for id in decision_ids[::2]:
                 client.observe(id, 1.0)
-            return made
+            return decision_ids
 
     with ThreadPoolExecutor(callers) as crew:
-        made = [id for ids in crew.map(play, range(callers)) for id in ids]
+        decision_ids = [id for ids in crew.map(play, range(callers)) for id in ids]
     served_bandit = app.bandits[bandit]
-    eventually(lambda: served_bandit.decider.model.n == callers * each // 2, seconds=60)
+    eventually(lambda: served_bandit.decider.model.n == callers * count // 2, seconds=60)
     commits, rewards = served_bandit.commits, served_bandit.reward_commits
     assert (commits.failures.total(), rewards.failures.total()) == (0, 0)
-    assert (commits.sizes.total, rewards.sizes.total) == (callers * each, callers * each // 2)
+    assert (commits.sizes.total, rewards.sizes.total) == (callers * count, callers * count // 2)
     assert commits.sizes.cumulative[-1] < commits.sizes.total
     assert rewards.sizes.cumulative[-1] < rewards.sizes.total / 2  # they wait for each other
     with store.journal(bandit) as journal:
         assert isinstance(journal, KafkaJournal)
-        records = [one for p in range(16) for one in journal.read(p, 0, 10_000)]
-        ids = [getattr(one.event, "id", None) for one in records]
-        assert set(made) <= set(ids)
+        records = [record for p in range(16) for record in journal.read(p, 0, 10_000)]
+        ids = [getattr(record.event, "id", None) for record in records]
+        assert set(decision_ids) <= set(ids)
 
 
 def test_what_it_cannot_know_is_refused_in_words(
@@ -91,9 +91,9 @@ def test_a_retry_is_answered_where_it_was_decided(
     app.bandits[bandit].decider.change_mode("freeze")  # then no model takes its place
     body = {"rows": ROWS, "id": new_id(10**15), "first_attempt": True}
     target = f"{url}/v1/{bandit.replace(' ', '%20')}/decisions"
-    first = httpx.post(target, json=body)
-    again = httpx.post(target, json={**body, "first_attempt": False})
-    assert (first.status_code, again.status_code) == (201, 201)
-    kept = [msgspec.json.decode(one.content) for one in (first, again)]
-    assert kept[0]["index"] == kept[1]["index"]
+    response = httpx.post(target, json=body)
+    retry = httpx.post(target, json={**body, "first_attempt": False})
+    assert (response.status_code, retry.status_code) == (201, 201)
+    decisions = [msgspec.json.decode(reply.content) for reply in (response, retry)]
+    assert decisions[0]["index"] == decisions[1]["index"]
     assert app.bandits[bandit].commits.sizes.total == 1

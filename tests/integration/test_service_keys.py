@@ -51,15 +51,15 @@ def two() -> list[Definition]:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that requires keys."""
-    with served(Service(two(), store, auth="keys")) as found:
-        yield found
+    with served(Service(two(), store, auth="keys")) as handle:
+        yield handle
 
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
     """A plain HTTP client."""
-    with httpx.Client(base_url=serving.url) as found:
-        yield found
+    with httpx.Client(base_url=serving.url) as http_client:
+        yield http_client
 
 
 def ask(
@@ -85,31 +85,31 @@ def test_every_route_for_every_scope(
     narrow = make(store, scope, bandits=("guarded",))
     wide = make(store, scope)
     eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
-    asked = 0
+    requests = 0
     journal = store.journal("other")
     for route in ROUTES:
-        may = route.scope in (None, scope)
-        allowed: tuple[int, ...] = (200, 201, 202, 307, 503)
+        is_in_scope = route.scope in (None, scope)
+        statuses: tuple[int, ...] = (200, 201, 202, 307, 503)
         if route is EVALUATE:  # which the bandits refuse, because they have no features
-            allowed = (400,)
+            statuses = (400,)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
-            before = journal.end(0)
+            end_before = journal.end(0)
             with_narrow = ask(http, route, bandit, narrow.header)
-            assert journal.end(0) == before  # it has done nothing to the other
+            assert journal.end(0) == end_before  # it has done nothing to the other
             with_wide = ask(http, route, bandit, wide.header)
-            if bandit in ("guarded", "") and may and not route.everywhere:
-                assert with_narrow.status_code in allowed, with_narrow.text
+            if bandit in ("guarded", "") and is_in_scope and not route.everywhere:
+                assert with_narrow.status_code in statuses, with_narrow.text
             else:
                 assert with_narrow.status_code == 403
                 assert ("--bandit '*'" in with_narrow.text) == route.everywhere
-            if not may:
+            if not is_in_scope:
                 assert with_wide.status_code == 403
             elif bandit == "nowhere":
                 assert with_wide.status_code == 404
             else:
-                assert with_wide.status_code in allowed, with_wide.text
-            asked += 1
-    assert asked == len(ROUTES) + 2 * sum("{bandit}" in route.path for route in ROUTES)
+                assert with_wide.status_code in statuses, with_wide.text
+            requests += 1
+    assert requests == len(ROUTES) + 2 * sum("{bandit}" in route.path for route in ROUTES)
     journal.close()
 
 
@@ -119,17 +119,17 @@ def test_a_key_lists_the_bandits_that_it_may_read(serving: Serving, store: Store
     decide = make(store, "decide")
     eventually(lambda: answers(serving.url, decide, "/v1") == 403)
     with Client(serving.url, bandit="guarded", key=wide.key) as client:
-        assert [one.bandit for one in client.bandits()] == ["guarded", "other"]
+        assert [bandit.bandit for bandit in client.bandits()] == ["guarded", "other"]
     with Client(serving.url, bandit="guarded", key=narrow.key) as client:
-        (found,) = client.bandits()
-    assert (found.bandit, found.mode, found.url) == ("guarded", "learn", "/v1/guarded")
+        (bandit,) = client.bandits()
+    assert (bandit.bandit, bandit.mode, bandit.url) == ("guarded", "learn", "/v1/guarded")
 
 
 def test_readiness_counts_bandits_that_it_does_not_name(serving: Serving) -> None:
     """Names need a key. Before the first model, the status says that there is none."""
-    found = httpx.get(f"{serving.url}/readyz")
-    assert found.status_code == 503
-    assert found.json() == {
+    response = httpx.get(f"{serving.url}/readyz")
+    assert response.status_code == 503
+    assert response.json() == {
         "status": "no model",
         "stale_bandits": [],
         "other_features": [],
@@ -193,12 +193,12 @@ def test_what_is_no_key_is_refused_and_not_repeated(http: httpx.Client, value: b
 def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
     """So that a mistyped key is not mistaken for a revoked one."""
     key = new_key()[0]
-    said = [
-        problem_in(http.get("/v1/guarded", headers={"authorization": f"Bearer {one}"})).detail
-        for one in (key[:-1], key)
+    details = [
+        problem_in(http.get("/v1/guarded", headers={"authorization": f"Bearer {secret}"})).detail
+        for secret in (key[:-1], key)
     ]
-    assert "mistyped" in said[0]
-    assert "unknown or revoked API key" in said[1]
+    assert "mistyped" in details[0]
+    assert "unknown or revoked API key" in details[1]
 
 
 def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, store: Store) -> None:
@@ -225,14 +225,14 @@ def test_a_key_that_asks_too_often_waits(
     http: httpx.Client, serving: Serving, store: Store
 ) -> None:
     """429 says when to retry; the client does, and other callers are unaffected."""
-    slow, other = make(store, "read", rate=0.5), make(store, "read")
-    eventually(lambda: answers(serving.url, other, "/metrics") == 200)
-    assert http.get("/v1/guarded", headers=slow.header).status_code == 200
-    answer = http.get("/v1/guarded", headers=slow.header)
+    limited, unlimited = make(store, "read", rate=0.5), make(store, "read")
+    eventually(lambda: answers(serving.url, unlimited, "/metrics") == 200)
+    assert http.get("/v1/guarded", headers=limited.header).status_code == 200
+    answer = http.get("/v1/guarded", headers=limited.header)
     assert answer.status_code == problem_in(answer).status == 429
     assert answer.headers["retry-after"] in ("1", "2")
-    assert http.get("/v1/guarded", headers=other.header).status_code == 200
-    with Client(serving.url, bandit="guarded", key=slow.key) as client:
+    assert http.get("/v1/guarded", headers=unlimited.header).status_code == 200
+    with Client(serving.url, bandit="guarded", key=limited.key) as client:
         assert client.state().bandit == "guarded"
 
 
@@ -242,9 +242,9 @@ def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
     eventually(lambda: answers(serving.url, key, "/metrics") == 403)
     with Client(serving.url, bandit="guarded", key=key.key) as client:
         assert client.observe(client.decide(rows=ROWS).id, 1.0).status == "accepted"
-        with pytest.raises(ServiceError, match="403") as caught:
+        with pytest.raises(ServiceError, match="403") as error:
             client.state()
-        assert key.key not in repr(caught.value)
+        assert key.key not in repr(error.value)
     with Client(serving.url, bandit="guarded") as client, pytest.raises(ServiceError, match="401"):
         client.decide(rows=ROWS)
 
@@ -265,17 +265,17 @@ def test_neither_logs_nor_metrics_know_a_key(
     http: httpx.Client, serving: Serving, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether it is valid or not."""
-    good, bad = make(store, "read"), new_key()[0]
+    valid, unknown = make(store, "read"), new_key()[0]
     with caplog.at_level(logging.DEBUG):
-        eventually(lambda: answers(serving.url, good, "/metrics") == 200)
-        for path in ("/v1/guarded", "/v1/nowhere", f"/{bad}", f"/v1/{bad}"):
-            for key in (good.key, bad):
+        eventually(lambda: answers(serving.url, valid, "/metrics") == 200)
+        for path in ("/v1/guarded", "/v1/nowhere", f"/{unknown}", f"/v1/{unknown}"):
+            for key in (valid.key, unknown):
                 http.get(path, headers={"authorization": f"Bearer {key}"})
-        metrics = http.get("/metrics", headers=good.header).text
-    ours = [one for one in caplog.records if one.name.startswith("belated")]
-    said = metrics + "".join(map(repr, (vars(one) for one in ours)))
-    assert good.key not in said
-    assert bad not in said
+        metrics = http.get("/metrics", headers=valid.header).text
+    records = [record for record in caplog.records if record.name.startswith("belated")]
+    text = metrics + "".join(map(repr, (vars(record) for record in records)))
+    assert valid.key not in text
+    assert unknown not in text
 
 
 # --- where they are kept -------------------------------------------------------------------------
@@ -284,9 +284,9 @@ def test_neither_logs_nor_metrics_know_a_key(
 @pytest.fixture
 def keys(store: Store) -> Iterator[KeyStore]:
     """The keys in the store."""
-    found = store.keys()
-    yield found
-    found.close()
+    key_store = store.keys()
+    yield key_store
+    key_store.close()
 
 
 def add(keys: KeyStore, name: str) -> str | None:
@@ -306,16 +306,16 @@ def test_there_are_two_keys_at_most_under_a_name(keys: KeyStore) -> None:
     assert keys.revoke(first)  # again changes nothing
     third = add(keys, "shop")
     assert third is not None
-    mine = [one for one in keys.all() if one.name == "shop"]
-    assert [one.id for one in mine] == [third, second, first]
-    assert [one.revoked is None for one in mine] == [True, True, False]
-    assert {one.id for one in keys.live() if one.name == "shop"} == {second, third}
+    shop_keys = [key for key in keys.all() if key.name == "shop"]
+    assert [key.id for key in shop_keys] == [third, second, first]
+    assert [key.revoked is None for key in shop_keys] == [True, True, False]
+    assert {key.id for key in keys.live() if key.name == "shop"} == {second, third}
     assert not keys.revoke("nobody")
 
 
 def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
     """A PostgreSQL role that can only read them knows all, and can add none."""
-    made = make(open_store(dsn), "read")
+    key = make(open_store(dsn), "read")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
@@ -323,11 +323,11 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
         )
         keys = open_store(dsn.replace("belated@", "doorman@")).keys()
         try:
-            assert made.id in [one.id for one in keys.live()]
+            assert key.id in [live_key.id for live_key in keys.live()]
             with pytest.raises(JournalError, match="permission denied"):
                 add(keys, "break-in")
             with pytest.raises(JournalError, match="permission denied"):
-                keys.revoke(made.id)
+                keys.revoke(key.id)
         finally:
             keys.close()
             connection.execute("DROP OWNED BY doorman; DROP ROLE doorman")
@@ -335,19 +335,19 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
 
 def test_the_store_holds_no_key(keys: KeyStore, store: Store, address: str) -> None:
     """Only hashes: a leaked backup contains none."""
-    made = make(store, "read")
-    kept = everything(address)
-    assert made.id.encode() in kept
-    assert made.key[13:].encode() not in kept
-    assert hash_of(made.key) in [one.hash for one in keys.live()]
+    key = make(store, "read")
+    content = everything(address)
+    assert key.id.encode() in content
+    assert key.key[13:].encode() not in content
+    assert hash_of(key.key) in [live_key.hash for live_key in keys.live()]
 
 
 def everything(address: str) -> bytes:
     """Return everything that is stored about keys."""
     if address.startswith("sqlite:"):
         path = Path(address.removeprefix("sqlite:///"))
-        return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
+        return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
     with psycopg.connect(address) as connection:
-        found = connection.execute("SELECT value FROM belated.cell WHERE name = 'keys'").fetchone()
-    assert found is not None
-    return bytes(found[0])
+        row = connection.execute("SELECT value FROM belated.cell WHERE name = 'keys'").fetchone()
+    assert row is not None
+    return bytes(row[0])

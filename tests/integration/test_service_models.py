@@ -36,17 +36,17 @@ def clients(name: str, store: Store) -> Iterator[list[Client]]:
         definition = Definition(name, POLICY, Explicit(), FEATURES)
         apps = [Service([definition], store, learn=learn, seed=1) for learn in (True, False)]
         servings = [stack.enter_context(served(app)) for app in apps]
-        yield [stack.enter_context(Client(one.url, bandit=name)) for one in servings]
+        yield [stack.enter_context(Client(serving.url, bandit=name)) for serving in servings]
 
 
 def learn(client: Client, count: int, value: float) -> int:
     """Have this many decisions rewarded; return the version of the model with them."""
-    before = max((one.observations for one in client.models()), default=0)
+    count_before = max((model.observations for model in client.models()), default=0)
     decisions = client.decide_many([{}] * count)
-    client.observe_many([(one.id, value) for one in decisions])
+    client.observe_many([(decision.id, value) for decision in decisions])
 
     def knows() -> bool:
-        return any(one.observations == before + count for one in client.models()[:1])
+        return any(model.observations == count_before + count for model in client.models()[:1])
 
     eventually(knows, seconds=60)
     return client.models()[0].version
@@ -59,22 +59,22 @@ def decide_with(clients: list[Client]) -> set[int]:
 
 def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, store: Store) -> None:
     """Although newer ones are published, until the next change; the journal says who and why."""
-    kept = learn(clients[0], 20, 1.0)
+    version = learn(clients[0], 20, 1.0)
     client = clients[0]
-    client.use_model(kept, reason="prices are wrong")
-    eventually(lambda: decide_with(clients) == {kept})
+    client.use_model(version, reason="prices are wrong")
+    eventually(lambda: decide_with(clients) == {version})
     for _ in range(2):  # learning goes on
         newest = learn(client, 20, 0.0)
-        assert newest > kept
-        assert decide_with(clients) == {kept}
-    states = [(one.version, one.state) for one in client.models()]
-    assert (kept, "chosen") in states
+        assert newest > version
+        assert decide_with(clients) == {version}
+    states = [(model.version, model.state) for model in client.models()]
+    assert (version, "chosen") in states
     assert states[0][1] == "latest"
-    assert [one.state().chosen_version for one in clients] == [kept] * 2
-    assert [one.state().version for one in clients] == [kept] * 2
+    assert [decider.state().chosen_version for decider in clients] == [version] * 2
+    assert [decider.state().version for decider in clients] == [version] * 2
     with closing(store.session()) as session:
         event = session.chosen_models({name: 0})[name][1]
-    assert (event.version, event.reason, event.actor) == (kept, "prices are wrong", "")
+    assert (event.version, event.reason, event.actor) == (version, "prices are wrong", "")
     client.use_model("latest", reason="prices are repaired")
     eventually(lambda: min(decide_with(clients)) >= newest)
     assert client.state().chosen_version is None
@@ -86,27 +86,27 @@ def test_a_decider_that_starts_uses_the_chosen_model(
     clients: list[Client], name: str, store: Store
 ) -> None:
     """From its first decision; so does a program on the same journal, and a view of the past."""
-    kept = learn(clients[0], 20, 1.0)
-    clients[0].use_model(kept)
-    eventually(lambda: decide_with(clients) == {kept})
+    version = learn(clients[0], 20, 1.0)
+    clients[0].use_model(version)
+    eventually(lambda: decide_with(clients) == {version})
     learn(clients[0], 20, 0.0)
     with (
-        served(Service([Definition(name, POLICY, Explicit(), FEATURES)], store)) as another,
-        Client(another.url, bandit=name) as client,
+        served(Service([Definition(name, POLICY, Explicit(), FEATURES)], store)) as decider,
+        Client(decider.url, bandit=name) as client,
     ):
-        assert client.decide({}).model == kept
+        assert client.decide({}).model == version
     with Bandit(
         policy=POLICY, rewards=Explicit(), features=FEATURES, journal=store.journal(name)
     ) as bandit:
-        assert bandit.decide({}).model == kept
-        decided = bandit.decide({}).at
+        assert bandit.decide({}).model == version
+        decided_at = bandit.decide({}).at
         with closing(store.session()) as session:
             event = session.chosen_models({name: 0})[name][1]
         clients[0].use_model("latest")
         bandit.sync()
-        assert bandit.decide({}).model > kept
-        past = bandit.as_of(decided)
-        assert past._decider.model.theta.tobytes() == PublishedModel.read(event.model).theta
+        assert bandit.decide({}).model > version
+        old_bandit = bandit.as_of(decided_at)
+        assert old_bandit._decider.model.theta.tobytes() == PublishedModel.read(event.model).theta
 
 
 def test_the_command(
@@ -132,16 +132,16 @@ def test_the_command(
         """,
         encoding="utf-8",
     )
-    kept, config = learn(clients[0], 20, 1.0), ["--config", str(file)]
+    version, config = learn(clients[0], 20, 1.0), ["--config", str(file)]
     assert main(["model", "list", name, *config]) == 0
     listed = capsys.readouterr().out
     assert "decides with the latest model" in listed
-    assert str(kept) in listed
-    assert main(["model", "use", name, str(kept), "--reason", "prices", *config]) == 0
+    assert str(version) in listed
+    assert main(["model", "use", name, str(version), "--reason", "prices", *config]) == 0
     assert "reason: prices" in capsys.readouterr().out
-    eventually(lambda: decide_with(clients) == {kept})
+    eventually(lambda: decide_with(clients) == {version})
     learn(clients[0], 5, 0.0)
     assert main(["model", "use", name, "latest", *config]) == 0
-    eventually(lambda: min(decide_with(clients)) > kept)
-    for wrong in (["use", name], ["list", name, "5"], ["use", name, "old"], ["use", name, "7"]):
-        assert main(["model", *wrong, *config]) == 2
+    eventually(lambda: min(decide_with(clients)) > version)
+    for arguments in (["use", name], ["list", name, "5"], ["use", name, "old"], ["use", name, "7"]):
+        assert main(["model", *arguments, *config]) == 2

@@ -49,8 +49,8 @@ class Decider:
         """Request one decision."""
         answer = self.ask("POST", "/decisions", {"rows": ROWS, "actions": ACTIONS})
         assert answer.status_code == 201, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        decision: dict[str, Any] = answer.json()
+        return decision
 
     def reward(self, id: str) -> None:
         """Report its reward."""
@@ -71,8 +71,8 @@ class Decider:
     @property
     def theta(self) -> list[float]:
         """Return the θ of its model."""
-        found: list[float] = self.app.bandits[self._name].decider.model.theta.tolist()
-        return found
+        coefficients: list[float] = self.app.bandits[self._name].decider.model.theta.tolist()
+        return coefficients
 
 
 @pytest.fixture
@@ -106,19 +106,19 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     reaches((one, other), "freeze", seconds=1.0 if full else 10.0)
     time.sleep(0.3)  # for a model that was under way
     frozen = one.theta
-    chosen = [decider.decide() for _ in range(10) for decider in (one, other)]
+    decisions = [decider.decide() for _ in range(10) for decider in (one, other)]
     # Nothing changes the model, so what was best stays the best, at all of them.
-    assert len({decision["action"] for decision in chosen}) == 1
-    for decision in chosen:
+    assert len({decision["action"] for decision in decisions}) == 1
+    for decision in decisions:
         one.reward(decision["id"])
     learner = one.app._learners.running[made.name]
     assert isinstance(learner, LearningService)
     eventually(lambda: learner.fold is not None and learner.fold.learner.model.n == 21)
     time.sleep(0.5)
-    third = Service([made], store)
-    with served(third):
-        started = third.bandits[made.name].decider
-        assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)
+    new_service = Service([made], store)
+    with served(new_service):
+        new_decider = new_service.bandits[made.name].decider
+        assert (new_decider.mode, new_decider.model.theta.tolist()) == ("freeze", frozen)
     assert one.theta == other.theta == frozen
     assert all(decider.app.readyz()[0] == 200 for decider in (one, other))
     other.change_mode("learn")
@@ -128,22 +128,22 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
 
 def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store: Store) -> None:
     """The baseline, with its true propensity; then no decisions, but rewards are accepted."""
-    before = one.decide()
+    decision_before = one.decide()
     other.change_mode("baseline")
     reaches((one, other), "baseline")
-    plain = [decider.decide() for _ in range(5) for decider in (one, other)]
-    assert {(decision["action"], decision["propensity"]) for decision in plain} == {("b", 1.0)}
+    answers = [decider.decide() for _ in range(5) for decider in (one, other)]
+    assert {(decision["action"], decision["propensity"]) for decision in answers} == {("b", 1.0)}
     other.change_mode("off", "a bug in prices")
     reaches((one, other), "off")
-    refused = one.ask("POST", "/decisions", {"rows": ROWS})
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
-    one.reward(before["id"])
+    response = one.ask("POST", "/decisions", {"rows": ROWS})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "60")
+    one.reward(decision_before["id"])
     assert one.app.readyz()[0] == 200
     text = one.app.metrics.text().decode()
     assert f'belated_mode{{bandit="{made.name}",mode="off"}} 1.0' in text
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 1)  # it is learned too
-    wrong = one.ask("PUT", "/mode", {"mode": "on"})
-    assert wrong.status_code == 422
+    invalid = one.ask("PUT", "/mode", {"mode": "on"})
+    assert invalid.status_code == 422
     with store.journal(made.name) as journal:
         records = [record for p in range(2) for record in journal.read(p, 0, 1000)]
         switched = journal.mode()
@@ -193,14 +193,14 @@ def test_the_command(
     assert main(["mode", made.name, "--config", str(file)]) == 0
     assert capsys.readouterr().out == f"{made.name}: learn: decides with the newest model\n"
     assert main(["mode", made.name, "baseline", "--config", str(file), "--reason", "a test"]) == 0
-    changed = f"{made.name}: baseline: decides without a model (before: learn)\n"
-    assert capsys.readouterr().out == changed
+    message = f"{made.name}: baseline: decides without a model (before: learn)\n"
+    assert capsys.readouterr().out == message
     reaches((one,), "baseline")
     assert one.decide()["action"] == "b"
     assert main(["mode", made.name, "--config", str(file)]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"{made.name}: baseline: decides without a model (since 20")
-    assert shown.endswith(f"; by {actor()}; reason: a test)\n")
+    output = capsys.readouterr().out
+    assert output.startswith(f"{made.name}: baseline: decides without a model (since 20")
+    assert output.endswith(f"; by {actor()}; reason: a test)\n")
     assert main(["mode", "nobody", "off", "--config", str(file)]) == 2
     assert "has no bandit 'nobody'" in capsys.readouterr().err
 
@@ -217,11 +217,11 @@ def test_a_model_that_takes_long_is_loaded_rarely(
         load(published, unapplied)
 
     monkeypatch.setattr(bandit._source, "load", slowly)
-    before, start = bandit.stats.models, time.monotonic()
+    models_before, start = bandit.stats.models, time.monotonic()
     while time.monotonic() - start < 2.0:
         one.reward(one.decide()["id"])  # so that there is a newer one all the time
-    assert bandit.stats.models - before <= 2
+    assert bandit.stats.models - models_before <= 2
     one.change_mode("freeze")
     reaches((one,), "freeze")
     one.change_mode("learn")
-    eventually(lambda: bandit.version > 0 and bandit.stats.models - before > 2)
+    eventually(lambda: bandit.version > 0 and bandit.stats.models - models_before > 2)

@@ -33,15 +33,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that requires keys, and issues tokens."""
-    with served(Service([OFFERS], store, auth="keys", token_keys=SECRETS)) as found:
-        yield found
+    with served(Service([OFFERS], store, auth="keys", token_keys=SECRETS)) as handle:
+        yield handle
 
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
     """A plain HTTP client."""
-    with httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as found:
-        yield found
+    with httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http_client:
+        yield http_client
 
 
 def usable(serving: Serving, made: Made) -> Made:
@@ -61,9 +61,9 @@ def test_a_batch_counts_as_its_content(http: httpx.Client, serving: Serving, sto
     """It is accepted as a whole, and delays the following requests."""
     key = usable(serving, make(store, "decide", "reward", rate=5.0))
     assert decide_many(http, key, 1_000).status_code == 201
-    refused = http.post("decisions", json={"rows": ROWS}, headers=key.header)
-    assert refused.status_code == 429
-    assert 150 <= int(refused.headers["retry-after"]) <= 200
+    response = http.post("decisions", json={"rows": ROWS}, headers=key.header)
+    assert response.status_code == 429
+    assert 150 <= int(response.headers["retry-after"]) <= 200
 
 
 def test_a_batch_of_rewards_counts_too(http: httpx.Client, serving: Serving, store: Store) -> None:
@@ -71,16 +71,16 @@ def test_a_batch_of_rewards_counts_too(http: httpx.Client, serving: Serving, sto
     key = usable(serving, make(store, "reward", rate=5.0))
     body = {"rewards": [{"id": f"r{n}", "value": 1.0} for n in range(500)]}
     assert http.post("rewards/batch", json=body, headers=key.header).status_code == 202
-    refused = http.post("rewards/batch", json=body, headers=key.header)
-    assert refused.status_code == 429
-    assert int(refused.headers["retry-after"]) >= 50
+    response = http.post("rewards/batch", json=body, headers=key.header)
+    assert response.status_code == 429
+    assert int(response.headers["retry-after"]) >= 50
 
 
 def test_one_by_one_as_many_as_the_rate(http: httpx.Client, serving: Serving, store: Store) -> None:
     """Batches of one count as single requests."""
     key = usable(serving, make(store, "decide", rate=0.01))
-    found = [decide_many(http, key, 1).status_code for _ in range(2)]
-    assert found == [201, 429]
+    statuses = [decide_many(http, key, 1).status_code for _ in range(2)]
+    assert statuses == [201, 429]
 
 
 def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: Store) -> None:
@@ -93,9 +93,9 @@ def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: S
         return http.put(f"decisions/{decision['id']}/reward", json=body, headers=headers)
 
     assert {report(first).status_code for _ in range(MAX_REPORTS)} == {202}
-    refused = report(first)
-    assert refused.status_code == 429
-    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    response = report(first)
+    assert response.status_code == 429
+    assert 1 <= int(response.headers["retry-after"]) <= 60
     assert report(second).status_code == 202
     assert report(first, key.header).status_code == 202
 
@@ -128,10 +128,10 @@ def test_a_store_that_refuses_is_told_as_such(
     """503, once in the log, and everything works again after the repair."""
     import psycopg
 
-    plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
+    offers = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
     with (
         listening() as lines,
-        served(Service([plain], own_server.dsn)) as serving,
+        served(Service([offers], own_server.dsn)) as serving,
         httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
         psycopg.connect(own_server.dsn, autocommit=True) as operator,
     ):
@@ -148,7 +148,7 @@ def test_rights_that_vanish_are_no_fault_of_the_service(own_server: PostgresServ
     """503, until they are granted again."""
     import psycopg
 
-    plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
+    offers = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
     with psycopg.connect(own_server.dsn, autocommit=True) as operator:
         operator.execute("CREATE ROLE clerk LOGIN")
         operator.execute("GRANT USAGE ON SCHEMA belated TO clerk")
@@ -157,7 +157,7 @@ def test_rights_that_vanish_are_no_fault_of_the_service(own_server: PostgresServ
         info = operator.info
         dsn = f"postgresql://clerk@{info.host}:{info.port}/{info.dbname}"
         with (
-            served(Service([plain], dsn)) as serving,
+            served(Service([offers], dsn)) as serving,
             httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
         ):
             assert ask(http) == 201

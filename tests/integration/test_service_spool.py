@@ -27,9 +27,9 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 @pytest.fixture(params=["postgresql"])  # there is no way to a file that could be cut
 def gate(postgres: PostgresServer) -> Iterator[Gate]:
     """The connection to the database, which can be cut."""
-    found = Gate(postgres.port)
-    yield found
-    found.close()
+    postgres_gate = Gate(postgres.port)
+    yield postgres_gate
+    postgres_gate.close()
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ class World:
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         """Send one request, and record its latency."""
         start = time.monotonic()
-        found = self.http.request(method, f"/v1/{self.bandit}{path}", json=body)
+        response = self.http.request(method, f"/v1/{self.bandit}{path}", json=body)
         self.worst = max(self.worst, time.monotonic() - start)
-        return found
+        return response
 
     def decide(self, **offer: object) -> httpx.Response:
         """Request one decision."""
@@ -66,8 +66,8 @@ class World:
 def world(through: str, bandit: str, tmp_path: Path) -> Iterator[World]:
     """A service that decides and learns."""
     bandit = bandit.replace(" ", "-")
-    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
-    app = Service([made], through, learn=True, spools=SpoolFolder(tmp_path))
+    bandit_definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+    app = Service([bandit_definition], through, learn=True, spools=SpoolFolder(tmp_path))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield World(app, http, bandit)
 
@@ -76,15 +76,15 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     world: World, gate: Gate, dsn: str, full: bool
 ) -> None:
     """Requests are answered within a second; later all events are in the journal, counted once."""
-    before = world.decide().json()["id"]
+    id_before = world.decide().json()["id"]
     eventually(lambda: world.served.version >= 1)
     gate.swallow()
-    made = [world.decide(id=f"mine-{n}", first_attempt=True).json() for n in range(5)]
-    made += [world.decide().json() for _ in range(20)]
-    for one in [before, *(one["id"] for one in made[:10])]:
-        assert world.ask("PUT", f"/decisions/{one}/reward", {"value": 1.0}).status_code == 202
+    decisions = [world.decide(id=f"mine-{n}", first_attempt=True).json() for n in range(5)]
+    decisions += [world.decide().json() for _ in range(20)]
+    for id in [id_before, *(decision["id"] for decision in decisions[:10])]:
+        assert world.ask("PUT", f"/decisions/{id}/reward", {"value": 1.0}).status_code == 202
     # What was decided here is known here, whoever else is away.
-    assert world.decide(id="mine-3").json() == made[3]
+    assert world.decide(id="mine-3").json() == decisions[3]
     unknown = world.decide(id="before-it-went")
     assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "1")
     assert world.ask("GET", "/decisions/mine-3").status_code == 503
@@ -99,11 +99,11 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     eventually(lambda: len(world.served.decider.unapplied) == 0, "positions are not known")
     eventually(lambda: world.served.decider.model.n == 11)
     assert world.served.decider.model.pending == 26 - 11
-    assert world.decide(id="mine-3").json() == made[3]
+    assert world.decide(id="mine-3").json() == decisions[3]
     with open_store(dsn).journal(world.bandit) as journal:
         events = [record.event for p in range(2) for record in journal.read(p, 0, 1000)]
     ids = [event.id for event in events if isinstance(event, Decision)]
-    assert sorted(ids) == sorted([before, *(one["id"] for one in made)])
+    assert sorted(ids) == sorted([id_before, *(decision["id"] for decision in decisions)])
     assert sum(isinstance(event, Reward) for event in events) == 11
 
 
@@ -116,31 +116,31 @@ def test_an_erased_subject_leaves_the_spool(world: World, gate: Gate, tmp_path: 
 
     world.decide()
     gate.swallow()
-    made = [world.decide(subject="person-4711").json()["id"] for _ in range(2)]
+    ids = [world.decide(subject="person-4711").json()["id"] for _ in range(2)]
     assert is_spooled()
     assert world.ask("DELETE", "/subjects/person-4711").status_code == 503
     gate.open()
     eventually(lambda: world.served.spool.queued == 0)
     assert not is_spooled()
     assert world.ask("DELETE", "/subjects/person-4711").json() == {"decisions": 2}
-    assert [world.ask("GET", f"/decisions/{id}").json()["state"] for id in made] == ["erased"] * 2
+    assert [world.ask("GET", f"/decisions/{id}").json()["state"] for id in ids] == ["erased"] * 2
 
 
 def test_full_spool_returns_retry_after(
     through: str, gate: Gate, bandit: str, tmp_path: Path
 ) -> None:
     """Nothing is stored; once the database is back, requests are accepted again."""
-    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
-    app = Service([made], through, spools=SpoolFolder(tmp_path, limit=2_000))
+    bandit_definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
+    app = Service([bandit_definition], through, spools=SpoolFolder(tmp_path, limit=2_000))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         world = World(app, http, bandit)
         gate.cut()
         answers = [world.decide() for _ in range(40)]
-        refused = [one for one in answers if one.status_code == 503]
-        assert 0 < len(refused) < 40
-        assert refused[0].headers["retry-after"] == "1"
-        taken = len(answers) - len(refused)
-        assert world.served.decider.model.pending == taken
+        rejections = [response for response in answers if response.status_code == 503]
+        assert 0 < len(rejections) < 40
+        assert rejections[0].headers["retry-after"] == "1"
+        accepted = len(answers) - len(rejections)
+        assert world.served.decider.model.pending == accepted
         gate.open()
         eventually(lambda: world.served.spool.queued == 0)
         eventually(lambda: world.decide().status_code == 201)
@@ -150,8 +150,8 @@ def test_what_a_dead_process_left_is_handed_over_by_the_next(
     store: Store, bandit: str, tmp_path: Path
 ) -> None:
     """Several spools, too; unreadable ones are left alone, and delay nothing."""
-    folder, left = SpoolFolder(tmp_path), 3
-    for number in range(left):
+    folder, n_left = SpoolFolder(tmp_path), 3
+    for number in range(n_left):
         journal = store.journal(bandit)
         spool = SpoolJournal(journal, tmp_path / f"{bandit.replace(' ', '%20')}.{number}.spool")
         spool._forwarder.down = True  # no thread of it may hand over
@@ -159,12 +159,12 @@ def test_what_a_dead_process_left_is_handed_over_by_the_next(
         spool._forwarder.stop(journal.close)
         spool._file.close()
     (tmp_path / f"{bandit.replace(' ', '%20')}.3.spool").write_bytes(b"something else" * 9)
-    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
+    bandit_definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
     assert list(folder.left(bandit).values()) == [1, 1, 1, "damaged"]
-    with served(Service([made], store, spools=folder)):
+    with served(Service([bandit_definition], store, spools=folder)):
         eventually(lambda: list(folder.left(bandit).values()) == ["damaged"])
     with store.journal(bandit) as journal:
         events = [record.event for record in journal.read(0, 0, 100)]
     assert sorted(event.id for event in events if isinstance(event, Void)) == [
-        f"left {number}" for number in range(left)
+        f"left {number}" for number in range(n_left)
     ]

@@ -43,13 +43,13 @@ def store(path: Path) -> Store:
 
 def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool) -> None:
     """Every response is in the file; look-ups and the learner are not blocked."""
-    callers, each = (16, 500) if full else (8, 40)
+    callers, count = (16, 500) if full else (8, 40)
     app = Service([OFFERS], store, learn=True)
 
     def play(url: str) -> list[str]:
         ids = []
         with Client(url, bandit="offers") as client:
-            for n in range(each):
+            for n in range(count):
                 id = client.decide(rows=ROWS).id
                 if n % 2:
                     client.observe(id, 1.0)
@@ -59,14 +59,14 @@ def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool
         return ids
 
     with served(app) as serving, ThreadPoolExecutor(callers) as crew:
-        made = [id for ids in crew.map(play, [serving.url] * callers) for id in ids]
+        ids = [id for ids in crew.map(play, [serving.url] * callers) for id in ids]
         commits = app.bandits["offers"].commits
-        assert commits.sizes.total == callers * each * 3 // 2
+        assert commits.sizes.total == callers * count * 3 // 2
         assert commits.sizes.cumulative[-1] < commits.sizes.total
         assert not commits.failures
-        eventually(lambda: app.bandits["offers"].decider.model.n == callers * each // 2)
+        eventually(lambda: app.bandits["offers"].decider.model.n == callers * count // 2)
     with store.journal("offers") as journal:
-        assert journal.decisions(made).keys() == set(made)
+        assert journal.decisions(ids).keys() == set(ids)
 
 
 LEARNER = """
@@ -100,12 +100,12 @@ def test_deciders_and_a_learner_in_several_processes(
     store: Store, learner: subprocess.Popen[bytes]
 ) -> None:
     """Two deciders use the model of another process, which includes events of both."""
-    one, other = Service([OFFERS], store), Service([OFFERS], store)
+    first_service, second_service = Service([OFFERS], store), Service([OFFERS], store)
     with (
-        served(one) as here,
-        served(other) as there,
-        Client(here.url, bandit="offers") as first,
-        Client(there.url, bandit="offers") as second,
+        served(first_service) as first_serving,
+        served(second_service) as second_serving,
+        Client(first_serving.url, bandit="offers") as first,
+        Client(second_serving.url, bandit="offers") as second,
     ):
         for _ in range(20):
             second.observe(first.decide(rows=ROWS).id, 1.0)
@@ -124,20 +124,20 @@ def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool
         writer.append([Void("a", 1)])
         pieces = {f"piece {n}": bytes(size // 8) for n in range(8)}
         saving = threading.Thread(target=saver.save, args=(Snapshot(0, 0, "print", pieces),))
-        worst, commits = 0.0, 0
+        longest, commits = 0.0, 0
         saving.start()
         while saving.is_alive() or commits < 10:
             start = time.monotonic()
             writer.append([Void(f"{commits}", 1)])
             assert coordination.acquire_lease("one", LEASE) == 1
-            worst, commits = max(worst, time.monotonic() - start), commits + 1
+            longest, commits = max(longest, time.monotonic() - start), commits + 1
         saving.join()
         coordination.close()
         loaded = saver.load(0)
     assert loaded is not None
     assert sum(map(len, loaded.pieces.values())) == size
-    print(f"\nsnapshot of {size >> 20} MiB: {commits} commits meanwhile, the worst {worst:.2f} s")
-    assert worst < LEASE / 2
+    print(f"\nsnapshot of {size >> 20} MiB: {commits} commits meanwhile, the worst {longest:.2f} s")
+    assert longest < LEASE / 2
 
 
 def test_while_another_holds_the_file_events_wait_in_the_spool(
@@ -148,22 +148,22 @@ def test_while_another_holds_the_file_events_wait_in_the_spool(
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         offers = app.bandits["offers"]
         assert http.post("/v1/offers/decisions", json={"rows": ROWS}).status_code == 201
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
         try:
-            made = [http.post("/v1/offers/decisions", json={"rows": ROWS}) for _ in range(3)]
-            assert [one.status_code for one in made] == [201] * 3
+            responses = [http.post("/v1/offers/decisions", json={"rows": ROWS}) for _ in range(3)]
+            assert [response.status_code for response in responses] == [201] * 3
             assert offers.spool is not None
             assert offers.spool.journal_down
             assert http.get("/readyz").status_code in (200, 503)  # it answers
         finally:
-            other.execute("ROLLBACK")
-            other.close()
+            blocker.execute("ROLLBACK")
+            blocker.close()
         eventually(lambda: offers.spool is not None and offers.spool.queued == 0)
         # One may be in the file twice: it was given to the spool while its commit was under way.
         eventually(lambda: http.get("/v1/offers").json()["version"] >= 5)
         assert http.get("/v1/offers").json()["pending"] == 4
-    ids = [one.json()["id"] for one in made]
+    ids = [response.json()["id"] for response in responses]
     with store.journal("offers") as journal:
         assert journal.decisions(ids).keys() == set(ids)
 
@@ -177,13 +177,13 @@ def test_without_a_spool_a_file_that_is_held_is_503(
         log = app.bandits["offers"].commits.log
         monkeypatch.setattr(log._file, "_wait", 0.3)  # type: ignore[attr-defined]
         log._file._connection.execute("PRAGMA busy_timeout = 300")  # type: ignore[attr-defined]
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
         try:
-            refused = http.post("/v1/offers/decisions", json={"rows": ROWS})
+            response = http.post("/v1/offers/decisions", json={"rows": ROWS})
         finally:
-            other.execute("ROLLBACK")
-            other.close()
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            blocker.execute("ROLLBACK")
+            blocker.close()
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert http.post("/v1/offers/decisions", json={"rows": ROWS}).status_code == 201
         assert http.get("/v1/offers").json()["pending"] == 1

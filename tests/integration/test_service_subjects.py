@@ -59,8 +59,8 @@ def test_rewards_of_subjects(store: Store, bandit: str) -> None:
         client.observe(subject="user-9", value=1.0, event_id="order-9")
         details = client.entry(decisions[7].id)
         assert (details.state, details.value, details.subject) == ("rewarded", 1.0, "user-3")
-        told = [(one.kind, one.status, one.part) for one in details.records]
-        assert told[-1] == ("subject_reward", "credited", "order-1")
+        summaries = [(record.kind, record.status, record.part) for record in details.records]
+        assert summaries[-1] == ("subject_reward", "credited", "order-1")
         assert client.entry(decisions[3].id).value == 1.0
         assert client.entry(decisions[4].id).state == "pending"
     fold = Fold(offers.policy, offers.rewards, partitions=2)
@@ -70,7 +70,7 @@ def test_rewards_of_subjects(store: Store, bandit: str) -> None:
     assert fold.counts["rewarded"] == 5
     assert fold.counters["credited"] == 5
     assert fold.unmatched == {"": 1}
-    assert [fold.entry(one.id).value for one in decisions[:4]] == [1.0] * 4  # type: ignore[union-attr]
+    assert [fold.entry(decision.id).value for decision in decisions[:4]] == [1.0] * 4  # type: ignore[union-attr]
 
 
 def test_sticky_decisions(store: Store, bandit: str) -> None:
@@ -81,16 +81,16 @@ def test_sticky_decisions(store: Store, bandit: str) -> None:
         Client(serving.url, bandit=name) as client,
         ThreadPoolExecutor(8) as threads,
     ):
-        asked = [
+        futures = [
             threads.submit(client.decide, CONTEXT, subject="user-17", sticky="1d") for _ in range(8)
         ]
-        decisions = [one.result() for one in asked]
+        decisions = [future.result() for future in futures]
         assert len({decision.id for decision in decisions}) == 1
         assert sorted(decision.repeated for decision in decisions) == [False] + [True] * 7
         client.void(decisions[0].id)
-        again = client.decide(CONTEXT, subject="user-17", sticky="1d")
-        assert again.id != decisions[0].id
-        client.pause(again.action)
+        next_decision = client.decide(CONTEXT, subject="user-17", sticky="1d")
+        assert next_decision.id != decisions[0].id
+        client.pause(next_decision.action)
 
 
 def test_sticky_decisions_are_looked_up_together(
@@ -117,11 +117,11 @@ def test_sticky_decisions_are_looked_up_together(
             return client.decide(CONTEXT, subject=f"user-{n}", sticky="1d")
 
         monkeypatch.setattr(module, "read_current", slow)
-        made = list(threads.map(decide, range(16)))
+        decisions = list(threads.map(decide, range(16)))
         monkeypatch.setattr(routes, "parse_request", refuse)
-        again = list(threads.map(decide, range(16)))
-    assert [decision.id for decision in again] == [decision.id for decision in made]
-    assert all(decision.repeated for decision in again)
+        repeats = list(threads.map(decide, range(16)))
+    assert [decision.id for decision in repeats] == [decision.id for decision in decisions]
+    assert all(decision.repeated for decision in repeats)
     assert sum(sizes) == 32
     assert len(sizes) < 16
 
@@ -134,13 +134,13 @@ def test_a_subject_is_erased(store: Store, bandit: str) -> None:
         Client(serving.url, bandit=name) as client,
         httpx.Client(base_url=f"{serving.url}/v1/{name}") as http,
     ):
-        first = client.decide(CONTEXT, subject="user/17", sticky="1d")
-        other = client.decide(CONTEXT, subject="user-18", sticky="1d")
+        decision = client.decide(CONTEXT, subject="user/17", sticky="1d")
+        other_decision = client.decide(CONTEXT, subject="user-18", sticky="1d")
         client.observe(subject="user/17", value=1.0, event_id="order-1")
         assert http.delete("/subjects/user%2F17").json() == {"decisions": 1}
         assert http.delete("/subjects/nobody").json() == {"decisions": 0}
-        assert client.entry(first.id).state == "erased"
-        assert client.entry(other.id).state == "pending"
+        assert client.entry(decision.id).state == "erased"
+        assert client.entry(other_decision.id).state == "pending"
         assert not client.decide(CONTEXT, subject="user/17", sticky="1d").repeated
         assert client.decide(CONTEXT, subject="user-18", sticky="1d").repeated
 
@@ -155,11 +155,13 @@ def test_what_is_refused(store: Store, bandit: str) -> None:
     ):
         with pytest.raises(InvalidInput, match="requires `subject`"):
             client.decide(CONTEXT, sticky="1d")
-        home = slot_of_subject("user-17") % 2
+        partition = slot_of_subject("user-17") % 2
         names = [f"order-{n}" for n in range(20)]
-        other = next(one for one in names if partition_of(key_of(one), 2) != home)
+        other_id = next(
+            candidate for candidate in names if partition_of(key_of(candidate), 2) != partition
+        )
         with pytest.raises(InvalidInput, match="a different partition"):
-            client.decide(CONTEXT, id=other, subject="user-17")
+            client.decide(CONTEXT, id=other_id, subject="user-17")
         request = {"context": CONTEXT | {"user": "user-17"}, "sticky": "1d"}
         assert not http.post("/decisions", json=request).json().get("repeated", False)
         assert http.post("/decisions", json=request).json()["repeated"]

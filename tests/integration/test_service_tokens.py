@@ -41,8 +41,8 @@ def definitions() -> list[Definition]:
 @pytest.fixture(scope="module")
 def guarded(store: Store) -> Iterator[Serving]:
     """A service that requires keys or tokens."""
-    with served(Service(definitions(), store, auth="keys", token_keys=KEYS)) as found:
-        yield found
+    with served(Service(definitions(), store, auth="keys", token_keys=KEYS)) as handle:
+        yield handle
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def key(store: Store, guarded: Serving) -> Made:
 @pytest.fixture(scope="module")
 def unguarded(store: Store) -> Iterator[Serving]:
     """A service without keys."""
-    with served(Service(definitions(), store, token_keys=KEYS)) as found:
-        yield found
+    with served(Service(definitions(), store, token_keys=KEYS)) as handle:
+        yield handle
 
 
 def put(serving: Serving, bandit: str, id: str, **body: Any) -> httpx.Response:
@@ -78,7 +78,7 @@ def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store)
         with Client(guarded.url, bandit="enforce tokens") as browser:
             assert browser.observe(decision.id, 1.0, token=decision.token).status == "accepted"
             browser.observe(decision.id, 1.0, token=decision.token)
-            for other in (
+            for call in (
                 lambda: browser.decide(rows=ROWS),
                 lambda: browser.entry(decision.id),
                 lambda: browser.void(decision.id),
@@ -86,12 +86,12 @@ def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store)
                 browser.state,
             ):
                 with pytest.raises(ServiceError, match="401"):
-                    other()
-        story = server.entry(decision.id)
-        assert story.value == 1.0
-        assert [one.status for one in story.records] == ["decided", "rewarded", "duplicate"]
-        assert story.decision is not None
-        assert story.decision.token is None  # whoever may read cannot report by that
+                    call()
+        entry = server.entry(decision.id)
+        assert entry.value == 1.0
+        assert [record.status for record in entry.records] == ["decided", "rewarded", "duplicate"]
+        assert entry.decision is not None
+        assert entry.decision.token is None  # whoever may read cannot report by that
 
 
 def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None:
@@ -111,29 +111,29 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
 def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Store) -> None:
     """Forged, for another decision or bandit, out of range, in parts, or missing."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        first, second = server.decide_many(rows=[ROWS, ROWS])
+        decision, other_decision = server.decide_many(rows=[ROWS, ROWS])
     with Client(guarded.url, bandit="report tokens", key=key.key) as server:
-        foreign = server.decide(rows=ROWS, id=first.id)
+        foreign_decision = server.decide(rows=ROWS, id=decision.id)
     journal = store.journal("enforce tokens")
-    before = len(journal.read(0, 0, 100_000))
+    records_before = len(journal.read(0, 0, 100_000))
     for status, body in (
         (403, {"value": 1, "token": FORGED}),
-        (403, {"value": 1, "token": second.token}),
-        (403, {"value": 1, "token": foreign.token}),
-        (403, {"value": 2, "token": first.token}),
-        (403, {"value": 1, "token": first.token, "part": "x"}),
-        (403, {"value": 1, "token": first.token, "revision": 1}),
-        (403, {"value": 1, "token": first.token, "at": first.at.isoformat()}),
+        (403, {"value": 1, "token": other_decision.token}),
+        (403, {"value": 1, "token": foreign_decision.token}),
+        (403, {"value": 2, "token": decision.token}),
+        (403, {"value": 1, "token": decision.token, "part": "x"}),
+        (403, {"value": 1, "token": decision.token, "revision": 1}),
+        (403, {"value": 1, "token": decision.token, "at": decision.at.isoformat()}),
         (403, {"value": 1, "token": ""}),
         (422, {"value": 1, "token": "x" * 257}),
         (422, {"value": 1, "token": 7}),
         (401, {"value": 1}),
         (401, {"value": 1, "token": None}),
     ):
-        answer = put(guarded, "enforce", first.id, **body)
+        answer = put(guarded, "enforce", decision.id, **body)
         assert problem_in(answer).status == answer.status_code == status, body
         assert "AAA" not in answer.text
-    assert len(journal.read(0, 0, 100_000)) == before
+    assert len(journal.read(0, 0, 100_000)) == records_before
     journal.close()
 
 
@@ -144,50 +144,52 @@ def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) ->
         for value in (1, 0):
             answer = put(guarded, "enforce", decision.id, value=value, token=decision.token)
             assert answer.status_code == 202
-        story = server.entry(decision.id)
-    assert story.conflict
-    assert story.value == 1.0
+        entry = server.entry(decision.id)
+    assert entry.conflict
+    assert entry.value == 1.0
 
 
 def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
     """All or none: with one bad token, nothing is accepted."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
-        made = server.decide_many(rows=[ROWS] * 3)
-        rewards = [{"id": one.id, "value": 1.0, "token": one.token} for one in made]
+        decisions = server.decide_many(rows=[ROWS] * 3)
+        rewards = [
+            {"id": decision.id, "value": 1.0, "token": decision.token} for decision in decisions
+        ]
         path = f"{guarded.url}/v1/enforce tokens/rewards/batch"
         for token, status in ((FORGED, 403), (None, 401)):
-            bad = {**rewards[2], "token": token}
-            answer = httpx.post(path, json={"rewards": [*rewards[:2], bad]})
+            invalid = {**rewards[2], "token": token}
+            answer = httpx.post(path, json={"rewards": [*rewards[:2], invalid]})
             assert answer.status_code == status
-        assert {server.entry(one.id).state for one in made} == {"pending"}
+        assert {server.entry(decision.id).state for decision in decisions} == {"pending"}
         assert httpx.post(path, json={"rewards": rewards}).json() == {"accepted": 3}
-        assert {server.entry(one.id).state for one in made} == {"rewarded"}
+        assert {server.entry(decision.id).state for decision in decisions} == {"rewarded"}
         # With a key none is needed, but one that is there must be good.
-        assert server.observe(made[0].id, 1.0).status == "accepted"
+        assert server.observe(decisions[0].id, 1.0).status == "accepted"
         with pytest.raises(ServiceError, match="403"):
-            server.observe(made[0].id, 1.0, token=FORGED)
+            server.observe(decisions[0].id, 1.0, token=FORGED)
 
 
 @pytest.mark.parametrize("body", [{"value": 1}, {"value": 1, "token": FORGED}])
 def test_whether_a_bandit_exists_is_not_told(guarded: Serving, body: dict[str, Any]) -> None:
     """With tokens, without tokens, or unknown: the responses are the same."""
-    found = [put(guarded, one, "a", **body) for one in ("enforce", "report", "off", "no")]
-    assert len({(one.status_code, one.content) for one in found}) == 1
-    assert found[0].status_code == (403 if "token" in body else 401)
+    responses = [put(guarded, bandit, "a", **body) for bandit in ("enforce", "report", "off", "no")]
+    assert len({(response.status_code, response.content) for response in responses}) == 1
+    assert responses[0].status_code == (403 if "token" in body else 401)
 
 
 def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
     """enforce: a reward needs its token; report: all are accepted; off: there are none."""
-    taken = {}
+    statuses = {}
     for mode in ("off", "report", "enforce"):
         with Client(unguarded.url, bandit=f"{mode} tokens") as client:
             decision = client.decide(rows=ROWS)
         assert (decision.token is None) == (mode == "off")
-        taken[mode] = [
-            put(unguarded, mode, decision.id, value=1, **more).status_code
-            for more in ({}, {"token": FORGED}, {"token": decision.token})
+        statuses[mode] = [
+            put(unguarded, mode, decision.id, value=1, **fields).status_code
+            for fields in ({}, {"token": FORGED}, {"token": decision.token})
         ]
-    assert taken == {"off": [202] * 3, "report": [202] * 3, "enforce": [403, 403, 202]}
+    assert statuses == {"off": [202] * 3, "report": [202] * 3, "enforce": [403, 403, 202]}
     assert put(unguarded, "no", "a", value=1).status_code == 404
 
 
@@ -200,8 +202,8 @@ def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
     text = httpx.get(f"{unguarded.url}/metrics").text
     lines = [line for line in text.splitlines() if line.startswith("belated_reward_tokens_total")]
     assert len(lines) == 2 * 6
-    (forged,) = [one for one in lines if 'bandit="report tokens",token="forged"' in one]
-    assert float(forged.split()[-1]) >= 2
+    (sample,) = [line for line in lines if 'bandit="report tokens",token="forged"' in line]
+    assert float(sample.split()[-1]) >= 2
     assert str(token) not in text
     assert "mArKeR" not in text
 
@@ -231,9 +233,9 @@ def test_rewards_without_bounds_have_no_tokens(
     )
     for command in (["serve", "--check"], ["serve"], ["doctor"]):
         assert main([*command, str(file)]) != 0
-        said = "".join(capsys.readouterr())
-        assert "bandits.offers.tokens" in said
-        assert "add bounds, as in rewards =" in said
+        output = "".join(capsys.readouterr())
+        assert "bandits.offers.tokens" in output
+        assert "add bounds, as in rewards =" in output
     unbounded = Definition("offers", DelayedUCB(2, Gaussian()), Explicit("7d"), tokens="enforce")
     with pytest.raises(InvalidInput, match="add bounds"):
         Service([unbounded], store, token_keys=KEYS)

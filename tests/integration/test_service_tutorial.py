@@ -49,20 +49,20 @@ def test_every_command_of_the_tutorial_works(dsn: str, tmp_path: Path) -> None:
     try:
         code = shell.wait(300)
     except subprocess.TimeoutExpired:
-        logs = (f"{one.name}:\n{one.read_text()}" for one in tmp_path.glob("*.log"))
+        logs = (f"{log.name}:\n{log.read_text()}" for log in tmp_path.glob("*.log"))
         pytest.fail("\n".join(["it did not end", *logs]))
     finally:
         with suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
-    told = output.read_text()
-    assert code == 0, told + (tmp_path / "commands.log").read_text()
+    text = output.read_text()
+    assert code == 0, text + (tmp_path / "commands.log").read_text()
     rate, pending, delay, alerts = (
-        json.loads(line)["data"]["result"] for line in told.splitlines() if '"resultType"' in line
+        json.loads(line)["data"]["result"] for line in text.splitlines() if '"resultType"' in line
     )
     assert float(rate[0]["value"][1]) > 1.0
     assert float(pending[0]["value"][1]) > 50.0
     assert 0.0 < float(delay[0]["value"][1]) < SECONDS
     assert alerts == []
-    assert '"propensity"' in told
-    assert "clicks are still pending" in told
+    assert '"propensity"' in text
+    assert "clicks are still pending" in text

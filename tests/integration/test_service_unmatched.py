@@ -29,8 +29,8 @@ def store(tmp_path: Path) -> Store:
 def serving(store: Store) -> Iterator[Serving]:
     """A service that requires keys, and learns."""
     offers = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), keep_requests=0.0)
-    with served(Service([offers], store, auth="keys", learn=True)) as found:
-        yield found
+    with served(Service([offers], store, auth="keys", learn=True)) as handle:
+        yield handle
 
 
 def flood(http: httpx.Client, header: dict[str, str], batches: int) -> tuple[int, httpx.Response]:
@@ -47,32 +47,32 @@ def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
     serving: Serving, store: Store
 ) -> None:
     """Each key has a share; others can report early rewards; known decisions always can."""
-    flooding, other = known(store, serving.url), known(store, serving.url)
+    flooder, customer = known(store, serving.url), known(store, serving.url)
     url = f"{serving.url}/v1/offers/"
     with (
         httpx.Client(base_url=url, timeout=60) as http,
-        Client(serving.url, bandit="offers", key=other.key) as client,
+        Client(serving.url, bandit="offers", key=customer.key) as client,
     ):
-        decided = [client.decide(rows=ROWS).id for _ in range(3)]
-        accepted, refused = flood(http, flooding.header, batches=40)
-        assert refused.status_code == 429
-        assert int(refused.headers["retry-after"]) > 0
-        assert "unknown decision id 'nobody-" in refused.json()["detail"]
-        assert "from this key are already waiting for unknown decisions" in refused.json()["detail"]
+        ids = [client.decide(rows=ROWS).id for _ in range(3)]
+        accepted, refusal = flood(http, flooder.header, batches=40)
+        assert refusal.status_code == 429
+        assert int(refusal.headers["retry-after"]) > 0
+        assert "unknown decision id 'nobody-" in refusal.json()["detail"]
+        assert "from this key are already waiting for unknown decisions" in refusal.json()["detail"]
         # The limit is 25,000; a learner that lags behind reports some of them later.
         assert 10_000 <= accepted < 40_000
 
         # A refused reward was not taken.
-        missing = http.get(f"decisions/nobody-{accepted // 1_000}-0", headers=other.header)
-        assert missing.status_code == 404 or missing.json()["state"] == "unknown"
+        entry = http.get(f"decisions/nobody-{accepted // 1_000}-0", headers=customer.header)
+        assert entry.status_code == 404 or entry.json()["state"] == "unknown"
         # The flooding key still reports rewards of known decisions.
-        for id in decided:
+        for id in ids:
             reward = {"value": 1}
-            response = http.put(f"decisions/{id}/reward", json=reward, headers=flooding.header)
+            response = http.put(f"decisions/{id}/reward", json=reward, headers=flooder.header)
             assert response.status_code == 202, response.text
         # Another key reports a reward before its decision, and it counts.
-        early = http.put("decisions/early/reward", json={"value": 1}, headers=other.header)
-        assert early.status_code == 202, early.text
+        receipt = http.put("decisions/early/reward", json={"value": 1}, headers=customer.header)
+        assert receipt.status_code == 202, receipt.text
         client.decide(rows=ROWS, id="early")
         eventually(lambda: client.state().observations == 4, seconds=60)
         # Every accepted reward is still there.
@@ -81,7 +81,7 @@ def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
         eventually(lambda: client.state().observations == 6, seconds=60)
         assert client.entry("early").state == "rewarded"
 
-        metrics = httpx.get(f"{serving.url}/metrics", headers=other.header).text
+        metrics = httpx.get(f"{serving.url}/metrics", headers=customer.header).text
         samples = dict(
             line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#")
         )

@@ -39,21 +39,21 @@ def leave_behind(path: Path, bandit: str, *ids: str) -> None:
 @pytest.fixture
 def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Remove the permissions of a file, as if it belonged to another user; simulated for root."""
-    taken: set[str] = set()
-    opened = os.open
+    blocked: set[str] = set()
+    open_file = os.open
 
     def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        if os.fspath(path) in taken:
+        if os.fspath(path) in blocked:
             raise PermissionError(13, "Permission denied", path)
-        return opened(path, flags, *arguments, **options)
+        return open_file(path, flags, *arguments, **options)
 
     def take(path: Path) -> None:
         if os.geteuid() == 0:
-            taken.add(str(path))
+            blocked.add(str(path))
         path.chmod(0)
 
     def give(path: Path) -> None:
-        taken.discard(str(path))
+        blocked.discard(str(path))
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
 
     monkeypatch.setattr(os, "open", refusing)
@@ -79,21 +79,21 @@ def test_file_of_another_user_is_reported_and_delays_nothing(
         spools=SpoolFolder(tmp_path),
     )
     with caplog.at_level(logging.WARNING, "belated.service"), served(app) as serving:
-        found = app.bandits[name]
-        eventually(lambda: found.left_spools == LeftSpools(1, 0, {"not_permitted": 1}))
+        served_bandit = app.bandits[name]
+        eventually(lambda: served_bandit.left_spools == LeftSpools(1, 0, {"not_permitted": 1}))
         text = httpx.get(f"{serving.url}/metrics").text
         assert f'belated_spool_left_files{{bandit="{name}"}} 1.0' in text
         assert f'belated_spool_left_events{{bandit="{name}"}} 0.0' in text
         unreadable = f'belated_spool_unreadable_files{{bandit="{name}",reason='
         assert f'{unreadable}"not_permitted"}} 1.0' in text
         assert f'{unreadable}"damaged"}} 0.0' in text
-        (line,) = [one for one in caplog.records if hasattr(one, "file")]
+        (line,) = [record for record in caplog.records if hasattr(record, "file")]
         assert line.file == str(tmp_path / f"{name}.1.spool")
         assert "let this user read and write the file" in line.why  # type: ignore[attr-defined]
         with store.journal(name) as journal:
             assert len(journal.records_of(["left 0", "left 1", "left 2"])) == 2
         take_away.give_back(tmp_path / f"{name}.1.spool")
-        eventually(lambda: found.left_spools == LeftSpools(0, 0))
+        eventually(lambda: served_bandit.left_spools == LeftSpools(0, 0))
         assert httpx.post(f"{serving.url}/v1/{name}/decisions", json={"rows": [[1, 0]]}).is_success
     with store.journal(name) as journal:
         assert len(journal.records_of(["left 0", "left 1", "left 2"])) == 3
@@ -128,12 +128,12 @@ def test_one_error_of_the_disk_does_not_end_it(
         leave_behind(tmp_path / f"offers.{number}.spool", "offers", f"left {number}")
     store = MemoryStore()
     recovery = SpoolRecovery(SpoolFolder(tmp_path), store, ["offers"])
-    opened = os.open
+    open_file = os.open
 
     def broken(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
         if os.fspath(path).endswith("offers.0.spool"):
             raise OSError(5, "Input/output error", path)
-        return opened(path, flags, *arguments, **options)
+        return open_file(path, flags, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", broken)
@@ -160,26 +160,26 @@ def test_each_reason_why_a_file_cannot_be_read_is_told_apart(
     take_away(tmp_path / "offers.1.spool")
     (tmp_path / "offers.2.spool").write_bytes(b"something else" * 9)
     folder = SpoolFolder(tmp_path)
-    held = DiskStore(tmp_path / "offers.3.spool")
-    found = {path.name: what for path, what in folder.left("offers").items()}
-    assert found == {
+    store = DiskStore(tmp_path / "offers.3.spool")
+    counts = {path.name: count for path, count in folder.left("offers").items()}
+    assert counts == {
         "offers.0.spool": 2,
         "offers.1.spool": "not_permitted",
         "offers.2.spool": "damaged",
     }
-    held.close()
+    store.close()
 
 
 def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search for a free number ends; a file of another user is skipped."""
-    opened = os.open
+    open_file = os.open
 
     def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
         if os.fspath(path).endswith(".spool"):
             raise PermissionError(13, "Permission denied", path)
-        return opened(path, flags, *arguments, **options)
+        return open_file(path, flags, *arguments, **options)
 
     (tmp_path / "offers.0.spool").touch()
     with monkeypatch.context() as patch:

@@ -75,6 +75,6 @@ def test_what_a_killed_process_left_is_handed_over(tmp_path: Path) -> None:
     file = SQLiteJournal(tmp_path / "db", bandit="b")
     with SpoolJournal(file, tmp_path / "spool") as journal:
         assert (journal.status.forwarded, journal.status.queued) == (200, 0)
-        found = [record.event for record in journal.read(0, 0, 1000)]
-    sent = [Void(f"{n}", n + k) for n in range(100) for k in (0, 1)]
-    assert found == [Void("before", 0), *sent]
+        events = [record.event for record in journal.read(0, 0, 1000)]
+    expected = [Void(f"{n}", n + k) for n in range(100) for k in (0, 1)]
+    assert events == [Void("before", 0), *expected]

@@ -65,9 +65,9 @@ def test_a_scan_that_ends_before_the_end_of_the_log_is_damage(
         path = tmp_path / f"{bit}.db"
         path.write_bytes(flipped(intact, position, bit))
         with SQLiteJournal(path, bandit="offers") as journal:
-            with pytest.raises((CorruptEvent, CorruptJournal)) as caught:
+            with pytest.raises((CorruptEvent, CorruptJournal)) as error:
                 read_all(journal)
-            named += f"position {position} " in str(caught.value)
+            named += f"position {position} " in str(error.value)
             # What is acknowledged is there once the bit is repaired.
             with suppress(CorruptEvent, CorruptJournal):
                 journal.append([Void("later", 1)])
@@ -85,18 +85,18 @@ def rows_in(path: Path) -> int:
 
 def test_an_append_that_readers_could_not_find_is_refused(intact: bytes, tmp_path: Path) -> None:
     """If the damaged number hides the last records, SQLite takes an earlier one for the last."""
-    refused = 0
+    refusals = 0
     for position in range(50, RECORDS + 1):
         path = tmp_path / f"{position}.db"
         path.write_bytes(flipped(intact, position, 13))  # it becomes greater than all others
         with SQLiteJournal(path, bandit="offers") as journal:
-            before = rows_in(path)
+            rows_before = rows_in(path)
             with suppress(CorruptJournal):
                 assert journal.append([Void("later", 1)]) == [RECORDS + 1]
                 continue
-            refused += 1
-            assert rows_in(path) == before
-    assert refused >= 1
+            refusals += 1
+            assert rows_in(path) == rows_before
+    assert refusals >= 1
 
 
 def test_verify_names_the_record_with_the_damaged_row_number(

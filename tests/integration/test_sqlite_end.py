@@ -22,16 +22,16 @@ SUFFIXES = ("", "-wal", "-shm", ".end")
 
 def beside(path: Path) -> dict[str, Path]:
     """Return the existing files of a journal, by suffix."""
-    found = {one: path.with_name(path.name + one) for one in SUFFIXES}
-    return {suffix: one for suffix, one in found.items() if one.exists()}
+    files = {suffix: path.with_name(path.name + suffix) for suffix in SUFFIXES}
+    return {suffix: file for suffix, file in files.items() if file.exists()}
 
 
 def crashed(path: Path, folder: Path) -> Path:
     """Return a copy of the files while they are open, as a dead process would leave them."""
     folder.mkdir()
-    for suffix, one in beside(path).items():
+    for suffix, file in beside(path).items():
         if suffix != "-shm":
-            shutil.copy(one, folder / one.name)
+            shutil.copy(file, folder / file.name)
     return folder / path.name
 
 
@@ -42,19 +42,19 @@ def test_damaged_write_ahead_log_is_detected(tmp_path: Path, full: bool) -> None
     with SQLiteJournal(path, bandit="offers", partitions=2) as journal:
         for n in range(200 if full else 30):
             journal.append([Void(f"{n} {k}", 5) for k in range(rng.integers(1, 4))])
-            ends = [journal.end(0), journal.end(1)]
+            positions = [journal.end(0), journal.end(1)]
             copy = crashed(path, tmp_path / str(n))
             log = copy.with_name(copy.name + "-wal")
             data = bytearray(log.read_bytes())
             data[rng.integers(len(data))] ^= 1 << rng.integers(8)
             log.write_bytes(data)
             try:
-                with SQLiteJournal(copy, bandit="offers") as opened:
-                    found = [len(opened.read(p, 0, 10**6)) for p in range(2)]
+                with SQLiteJournal(copy, bandit="offers") as reopened:
+                    counts = [len(reopened.read(p, 0, 10**6)) for p in range(2)]
             except BelatedError:
                 noticed += 1
             else:
-                assert found == ends
+                assert counts == positions
             shutil.rmtree(copy.parent)
     assert noticed > 15
 
@@ -80,10 +80,10 @@ def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
-        whole, torn = crashed(path, tmp_path / "whole"), crashed(path, tmp_path / "torn")
+        complete, torn = crashed(path, tmp_path / "whole"), crashed(path, tmp_path / "torn")
     end = torn.with_name(torn.name + ".end")
     end.write_bytes(end.read_bytes()[:-1])
-    for copy in (whole, torn):
+    for copy in (complete, torn):
         with SQLiteJournal(copy, bandit="offers") as journal:
             assert journal.end(0) == 1
 
@@ -105,19 +105,19 @@ def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
 def test_files_that_come_and_go(tmp_path: Path) -> None:
     """After closing there is one file; leftovers of a removed file are ignored."""
     path = tmp_path / "offers.db"
-    journal, other = (SQLiteJournal(path, bandit="offers") for _ in range(2))
+    journal, journal_again = (SQLiteJournal(path, bandit="offers") for _ in range(2))
     journal.append([Void("a", 5)])
-    stale = path.with_name(path.name + ".end").read_bytes()
+    old_end = path.with_name(path.name + ".end").read_bytes()
     journal.close()
     assert set(beside(path)) == set(SUFFIXES)  # another one has it open
-    other.close()
+    journal_again.close()
     assert set(beside(path)) == {""}
     path.unlink()
-    path.with_name(path.name + ".end").write_bytes(stale)
+    path.with_name(path.name + ".end").write_bytes(old_end)
     with SQLiteJournal(path, bandit="offers") as journal:
         assert journal.end(0) == 0
     with SQLiteStore(tmp_path / "new.db").new_journal("offers", partitions=1):
-        (tmp_path / "new.db.end").write_bytes(stale)
+        (tmp_path / "new.db.end").write_bytes(old_end)
     with SQLiteJournal(tmp_path / "new.db", bandit="offers") as journal:
         assert journal.end(0) == 0
 
@@ -129,8 +129,8 @@ def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
         journal.append([Void("a", 5)])
 
         def fail(connection: sqlite3.Connection) -> None:
-            lost = [Void("b", 5)]
-            journal._append(connection, lost, [encode(lost[0])], None, None)
+            events = [Void("b", 5)]
+            journal._append(connection, events, [encode(events[0])], None, None)
             raise BelatedError
 
         with suppress(BelatedError):
@@ -143,15 +143,15 @@ def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
     """Whatever the umask is."""
-    before = os.umask(0)
+    umask_before = os.umask(0)
     try:
         with SQLiteJournal(tmp_path / "offers.db", bandit="offers") as journal:
             journal.append([Void("a", 5)])
-            found = beside(tmp_path / "offers.db")
-            assert set(found) == set(SUFFIXES)
-            assert {stat.S_IMODE(one.stat().st_mode) for one in found.values()} == {0o600}
+            files = beside(tmp_path / "offers.db")
+            assert set(files) == set(SUFFIXES)
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files.values()} == {0o600}
     finally:
-        os.umask(before)
+        os.umask(umask_before)
 
 
 def test_what_lies_in_the_log_for_long_is_put_in_its_place(
@@ -167,7 +167,7 @@ def test_what_lies_in_the_log_for_long_is_put_in_its_place(
         with SQLiteJournal(copy, bandit="offers") as journal:
             return journal.end(0)
 
-    with SQLiteJournal(path, bandit="offers") as other:
+    with SQLiteJournal(path, bandit="offers") as reader:
         journal = SQLiteJournal(path, bandit="offers")
         journal.append([Void("a", 5)])
         assert without_log("at once") == 0
@@ -177,4 +177,4 @@ def test_what_lies_in_the_log_for_long_is_put_in_its_place(
         journal.append([Void("c", 5)])
         journal.close()
         assert without_log("closed") == 3
-        assert other.end(0) == 3
+        assert reader.end(0) == 3

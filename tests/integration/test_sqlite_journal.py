@@ -106,10 +106,10 @@ def test_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     """The file is the same to the byte; the error names both numbers."""
     filled(path)
     meddle_file(path, "PRAGMA user_version = 99")
-    before = path.read_bytes()
+    content_before = path.read_bytes()
     with pytest.raises(UnsupportedFormat, match=r"99.*upgrade"):
         SQLiteJournal(path, bandit="offers")
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content_before
 
 
 def _text(path: Path) -> None:
@@ -134,10 +134,10 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
 ) -> None:
     """Whatever it is, it is the same to the byte, without a log beside it."""
     make(path)
-    before = path.read_bytes()
+    content_before = path.read_bytes()
     with pytest.raises(NotAJournal, match="choose another file"):
         SQLiteJournal(path, bandit="offers")
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content_before
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -163,17 +163,17 @@ def test_the_number_of_partitions_is_fixed(path: Path) -> None:
 def test_bandits_of_one_file_are_apart(path: Path) -> None:
     """Records, positions, stamps, identities and snapshots."""
     with (
-        SQLiteJournal(path, bandit="one", partitions=2, clock=ManualClock(5)) as one,
-        SQLiteJournal(path, bandit="two", partitions=4, clock=ManualClock(3)) as two,
+        SQLiteJournal(path, bandit="one", partitions=2, clock=ManualClock(5)) as first,
+        SQLiteJournal(path, bandit="two", partitions=4, clock=ManualClock(3)) as second,
     ):
-        one.append([Settled(1, 1)])
-        two.append([Settled(1, 2), Settled(3, 3)])
-        assert [record.event for record in one.read(1, 0, 9)] == [Settled(1, 1)]
-        assert [record.event for record in two.read(1, 0, 9)] == [Settled(1, 2)]
-        assert (one.last_stamp(1), two.last_stamp(1), two.end(2)) == (5, 3, 0)
-        assert (one.identify({"a": "1"}), two.identify({"a": "2"})) == ({"a": "1"}, {"a": "2"})
-        one.save(Snapshot(1, 1, "v1", {"ledger": b"one"}))
-        assert two.load(1) is None
+        first.append([Settled(1, 1)])
+        second.append([Settled(1, 2), Settled(3, 3)])
+        assert [record.event for record in first.read(1, 0, 9)] == [Settled(1, 1)]
+        assert [record.event for record in second.read(1, 0, 9)] == [Settled(1, 2)]
+        assert (first.last_stamp(1), second.last_stamp(1), second.end(2)) == (5, 3, 0)
+        assert (first.identify({"a": "1"}), second.identify({"a": "2"})) == ({"a": "1"}, {"a": "2"})
+        first.save(Snapshot(1, 1, "v1", {"ledger": b"one"}))
+        assert second.load(1) is None
 
 
 @pytest.mark.parametrize("bandit", ["", "x" * 129, None])
@@ -199,12 +199,12 @@ def test_a_changed_bit_in_an_event_is_noticed(path: Path) -> None:
     filled(path)
     original = encode(Reward("order-1", 1, 0.5))
     for bit in range(8 * len(original)):
-        changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
-        meddle_file(path, "UPDATE record SET event = ? WHERE place & 255 = 2", (changed,))
+        damaged = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
+        meddle_file(path, "UPDATE record SET event = ? WHERE place & 255 = 2", (damaged,))
         with SQLiteJournal(path, bandit="offers") as journal:
-            for read in (journal.read, journal.read_columns):
+            for read_records in (journal.read, journal.read_columns):
                 with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                    read(0, 0, 10)
+                    read_records(0, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_a_changed_stamp_is_noticed(path: Path, change: str) -> None:
     filled(path)
     meddle_file(path, f"UPDATE record SET recorded = {change} WHERE place & 255 = 2")
     with SQLiteJournal(path, bandit="offers") as journal:
-        for read in (journal.read, journal.read_columns):
-            assert len(read(0, 0, 1)) == 1
+        for read_records in (journal.read, journal.read_columns):
+            assert len(read_records(0, 0, 1)) == 1
             with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                read(0, 1, 10)
+                read_records(0, 1, 10)
 
 
 def test_an_event_of_a_different_type_is_detected(path: Path) -> None:
@@ -227,9 +227,9 @@ def test_an_event_of_a_different_type_is_detected(path: Path) -> None:
     for value in ("CAST(x'ff' AS TEXT)", "'text'", "7", "1.5", "x''"):
         meddle_file(path, f"UPDATE record SET event = {value} WHERE place & 255 = 2")
         with SQLiteJournal(path, bandit="offers") as journal:
-            for read in (journal.read, journal.read_columns):
+            for read_records in (journal.read, journal.read_columns):
                 with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                    read(0, 0, 10)
+                    read_records(0, 0, 10)
 
 
 def test_a_missing_record_is_noticed(path: Path) -> None:
@@ -238,28 +238,28 @@ def test_a_missing_record_is_noticed(path: Path) -> None:
     meddle_file(path, "DELETE FROM record WHERE place & 255 IN (3, 4)")
     with SQLiteJournal(path, bandit="offers") as journal:
         assert len(journal.read(0, 0, 2)) == 2
-        for after in (0, 2):
+        for position in (0, 2):
             with pytest.raises(CorruptJournal, match="position 3"):
-                journal.read(0, after, 10)
+                journal.read(0, position, 10)
 
 
 def test_a_damaged_page_is_noticed(path: Path) -> None:
     """Whichever page after the first is overwritten: no record is read as something else."""
     filled(path, 500)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     with SQLiteJournal(path, bandit="offers") as journal:
         events = [record.event for record in journal.read(0, 0, 1000)]
-    refused = 0
-    for page in range(1, len(whole) // 4096):
-        path.write_bytes(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
+    refusals = 0
+    for page in range(1, len(content) // 4096):
+        path.write_bytes(content[: page * 4096] + b"\xa5" * 4096 + content[(page + 1) * 4096 :])
         try:
             with SQLiteJournal(path, bandit="offers") as journal:
-                found = [record.event for record in journal.read(0, 0, 1000)]
+                events_read = [record.event for record in journal.read(0, 0, 1000)]
         except (CorruptJournal, CorruptEvent):
-            refused += 1
+            refusals += 1
         else:
-            assert found == events
-    assert refused >= 4
+            assert events_read == events
+    assert refusals >= 4
 
 
 def test_an_event_that_is_none_is_noticed(path: Path) -> None:
@@ -290,14 +290,14 @@ def test_a_snapshot_of_records_that_are_gone_is_discarded(path: Path) -> None:
 def test_a_lock_held_too_long_is_said_and_leaves_nothing(path: Path) -> None:
     """When the other process lets go, the same call succeeds."""
     filled(path)
-    other = sqlite3.connect(path, isolation_level=None)
+    blocker = sqlite3.connect(path, isolation_level=None)
     with SQLiteJournal(path, bandit="offers", wait=0.05) as journal:
-        other.execute("BEGIN IMMEDIATE")
+        blocker.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalUnavailable, match="locked"):
             journal.append([Void("a", 1)])
         assert len(journal.read(0, 0, 10)) == 3  # readers do not wait for writers
-        other.execute("ROLLBACK")
-        other.close()
+        blocker.execute("ROLLBACK")
+        blocker.close()
         assert journal.append([Void("a", 1)]) == [4]
 
 
@@ -332,12 +332,12 @@ def test_the_log_does_not_grow_for_ever(path: Path) -> None:
     """It is moved into the file as it grows, by processes that come and go too."""
     log = path.with_name(path.name + "-wal")
     events: list[Event] = [Void("x" * 128, n) for n in range(5_000)]
-    with SQLiteJournal(path, bandit="offers") as staying:
+    with SQLiteJournal(path, bandit="offers") as long_lived:
         for _ in range(12):
             with SQLiteJournal(path, bandit="offers") as journal:
                 journal.append(events)
         assert log.stat().st_size < 8 << 20
         for _ in range(12):
-            staying.append(events)
+            long_lived.append(events)
         assert log.stat().st_size < 8 << 20
-        assert staying.end(0) == 24 * 5_000
+        assert long_lived.end(0) == 24 * 5_000

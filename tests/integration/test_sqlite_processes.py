@@ -127,8 +127,8 @@ def test_a_fork_python_was_not_told_of_is_refused(
 ) -> None:
     """The connection of another process is not used: the error says to close it there."""
     with SQLiteJournal(tmp_path / "offers.db", bandit="offers") as journal:
-        here = os.getpid()
-        monkeypatch.setattr(os, "getpid", lambda: here + 1)
+        own_pid = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: own_pid + 1)
         with pytest.raises(JournalError, match="before the fork"):
             journal.append([Void("a", 1)])
         monkeypatch.undo()

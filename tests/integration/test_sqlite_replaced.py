@@ -84,8 +84,8 @@ def test_a_service_whose_file_was_replaced_acknowledges_nothing_and_says_so(
         assert http.post("/v1/offers/decisions", json=body).status_code == 201
         eventually(lambda: http.get("/readyz").status_code == 200)
         harm(path)
-        refused = http.post("/v1/offers/decisions", json={**body, "id": "after"})
-        assert refused.status_code == 503
+        response = http.post("/v1/offers/decisions", json={**body, "id": "after"})
+        assert response.status_code == 503
         assert http.put("/v1/offers/decisions/before/reward", json={"value": 1}).status_code == 503
         eventually(lambda: http.get("/readyz").json()["status"] == "journal replaced")
         assert http.get("/readyz").status_code == 503

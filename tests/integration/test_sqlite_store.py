@@ -66,7 +66,7 @@ def test_only_the_owner_can_read_a_new_file(path: Path) -> None:
     """Nor its log, whatever the umask; also through a dangling link."""
     link = path.with_name("link.db")
     link.symlink_to(path)
-    before = os.umask(0)
+    umask_before = os.umask(0)
     try:
         with SQLiteJournal(link, bandit="offers") as journal:
             journal.append([Reward("a", 5, 1.0)])
@@ -74,7 +74,7 @@ def test_only_the_owner_can_read_a_new_file(path: Path) -> None:
             assert len(files) == 3
             assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     finally:
-        os.umask(before)
+        os.umask(umask_before)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
@@ -88,7 +88,7 @@ def test_the_rights_of_a_file_that_is_there_stay(path: Path) -> None:
 
 def test_looking_makes_no_file(path: Path) -> None:
     """Nor does a store before something is opened in it."""
-    assert [one.name for one in SQLiteStore(path).describe()] == []
+    assert [check.name for check in SQLiteStore(path).describe()] == []
     SQLiteStore(path).create_tables()
     assert not path.exists()
 
@@ -100,8 +100,8 @@ def test_of_many_at_once_one_gets_the_lease(path: Path) -> None:
     epochs: dict[str, int | None] = {}
 
     def ask(holder: str) -> None:
-        with closing(store.coordination()) as mine:
-            epochs[holder] = mine.acquire_lease(holder, 60.0)
+        with closing(store.coordination()) as coordination:
+            epochs[holder] = coordination.acquire_lease(holder, 60.0)
 
     threads = [threading.Thread(target=ask, args=(f"holder {n}",)) for n in range(8)]
     for thread in threads:
@@ -109,8 +109,8 @@ def test_of_many_at_once_one_gets_the_lease(path: Path) -> None:
     for thread in threads:
         thread.join()
     (winner,) = [holder for holder, epoch in epochs.items() if epoch is not None]
-    with closing(store.coordination()) as mine:
-        leader = mine.leader()
+    with closing(store.coordination()) as coordination:
+        leader = coordination.leader()
         assert leader is not None
         assert leader.holder == winner
 
@@ -136,7 +136,7 @@ def test_chosen_ids_share_no_mark(path: Path) -> None:
             assert len(journal.records_of(ids[:1])) == 1
         rows = meddle_file(file, "SELECT mark FROM record ORDER BY place")
         marks.append([mark for (mark,) in rows])
-    assert min(len(set(some)) for some in marks) > 1_990  # 30 bits: a few may meet by chance
+    assert min(len(set(sample)) for sample in marks) > 1_990  # 30 bits: a few may meet by chance
     assert marks[0] != marks[1]
 
 
@@ -158,21 +158,21 @@ def test_a_decision_is_found_without_reading_its_rewards(
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append_unique([decision], ["a"])
         journal.append([Reward("a", n, 1.0) for n in range(5_000)])
-        found, read = SQLiteJournal._record_of, []
+        record_of, rows_read = SQLiteJournal._record_of, []
 
         def noted(self: SQLiteJournal, row: Any) -> Record:
-            read.append(row)
-            return found(self, row)
+            rows_read.append(row)
+            return record_of(self, row)
 
         monkeypatch.setattr(SQLiteJournal, "_record_of", noted)
         assert journal.decisions(["a"]) == {"a": decision}
         assert journal.append_unique([decision], ["a"]).standing == {"a": decision}
-        assert len(read) == 2
+        assert len(rows_read) == 2
         history = read_history(
             journal, "a", Explicit(), min_reward=0.0, max_reward=1.0, retention=None
         )
         assert history.incomplete
-        assert len(read) < 1_100
+        assert len(rows_read) < 1_100
 
 
 def test_a_look_up_uses_the_index(path: Path) -> None:

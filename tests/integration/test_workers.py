@@ -57,9 +57,9 @@ def test_a_worker_that_stays_dead_fails_the_liveness_probe(
     ):
         client.observe(client.decide(rows=ROWS).id, 1.0)
         eventually(lambda: client.state().observations == 1)
-        before = module.failures[worker]
+        failures_before = module.failures[worker]
         fault.on = True
-        eventually(lambda: module.failures[worker] > before + 1)
+        eventually(lambda: module.failures[worker] > failures_before + 1)
         assert web.get("/livez").status_code == 200  # it may pass
         monkeypatch.setattr(module, "DEAD", 0.0)
         answer = web.get("/livez")
