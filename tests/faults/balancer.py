@@ -33,21 +33,21 @@ class Balanced(Load):
     @property
     def failed(self) -> list[Answer]:
         """Return the failed requests: refused with any status, cut off, or never answered."""
-        return [one for one in self.answers if not one.taken]
+        return [answer for answer in self.answers if not answer.taken]
 
     async def _run(self) -> None:
-        looking = [asyncio.create_task(self._look(port)) for port in self._ports]
+        probes = [asyncio.create_task(self._look(port)) for port in self._ports]
         await super()._run()
-        for task in looking:
-            task.cancel()
+        for probe in probes:
+            probe.cancel()
 
     async def _look(self, port: int) -> None:
         """Take a process out while it is not ready."""
         while True:
             status = 0
             with suppress(*BROKEN):
-                asked = self._ask(port, "GET", "/readyz", None)
-                status, _ = await asyncio.wait_for(asked, self.give_up)
+                request = self._ask(port, "GET", "/readyz", None)
+                status, _ = await asyncio.wait_for(request, self.give_up)
             if status == 200 and port not in self._ready:
                 self._ready.append(port)
             elif status != 200 and port in self._ready:

@@ -29,18 +29,18 @@ def doomed() -> Iterator[PostgresServer]:
 @pytest.fixture
 def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
     """The connection to the database, which can be cut."""
-    found = between(doomed.port, tmp_path, full)
-    yield found
-    found.close()
+    gateway = between(doomed.port, tmp_path, full)
+    yield gateway
+    gateway.close()
 
 
 @pytest.fixture
 def town(doomed: PostgresServer, way: Between, tmp_path: Path) -> Iterator[Cluster]:
     """A running service that has learned a little."""
-    found = Cluster(doomed, tmp_path, port=way.port)
+    cluster = Cluster(doomed, tmp_path, port=way.port)
     try:
-        found.wait()
-        found.decider.reward(found.decider.decide())
-        yield found
+        cluster.wait()
+        cluster.decider.reward(cluster.decider.decide())
+        yield cluster
     finally:
-        found.close()
+        cluster.close()

@@ -52,18 +52,18 @@ class Fleet:
 
     def replace_learner(self, release: Release) -> None:
         """Replace the learner by one that stood by."""
-        following = self.start_learner(release)
-        following.heard("this learner is on standby")
+        successor = self.start_learner(release)
+        successor.heard("this learner is on standby")
         self.stop_learner()
-        self.learner = following
-        following.heard("this learner leads")
+        self.learner = successor
+        successor.heard("this learner leads")
 
     def replace_deciders(self, release: Release) -> None:
         """Replace the deciders one after the other, at the same ports."""
-        for place, port in enumerate(self.ports):
-            _stop(self.deciders[place])
-            self.deciders[place] = self._start_decider(release, port)
-            _wait_until_ready(self.deciders[place])
+        for index, port in enumerate(self.ports):
+            _stop(self.deciders[index])
+            self.deciders[index] = self._start_decider(release, port)
+            _wait_until_ready(self.deciders[index])
 
     def stop_learner(self) -> None:
         """Stop the learner, which saves its state."""

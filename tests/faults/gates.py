@@ -54,8 +54,8 @@ def between(port: int, folder: Path, full: bool) -> Between:
     """
     program = os.environ.get("TOXIPROXY") or shutil.which("toxiproxy-server")
     if program is None and full and shutil.which("go") is not None:
-        here = os.environ | {"GOBIN": str(folder)}
-        subprocess.run(["go", "install", _PACKAGE], env=here, check=True, timeout=600)
+        environment = os.environ | {"GOBIN": str(folder)}
+        subprocess.run(["go", "install", _PACKAGE], env=environment, check=True, timeout=600)
         program = str(folder / "server")
     return Gate(port) if program is None else Toxiproxy(program, port)
 
@@ -83,8 +83,8 @@ class Toxiproxy:
     def swallow(self) -> None:
         """Keep connections open, but pass nothing on in either direction."""
         for stream in ("upstream", "downstream"):
-            hole = {"name": stream, "type": "timeout", "stream": stream}
-            self._ask("POST", "/proxies/server/toxics", {**hole, "attributes": {"timeout": 0}})
+            toxic = {"name": stream, "type": "timeout", "stream": stream}
+            self._ask("POST", "/proxies/server/toxics", {**toxic, "attributes": {"timeout": 0}})
 
     def open(self) -> None:
         """Restore normal operation."""
@@ -163,9 +163,9 @@ class Gate:
 
     def _hang_up(self) -> None:
         while self._ends:
-            end = self._ends.pop()
+            sock = self._ends.pop()
             with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:

@@ -73,13 +73,13 @@ class Crowd:
     def kill(self, member: Member) -> None:
         """Kill a process, which must have been alive until then."""
         self.running.remove(member)
-        ended_by = self._tell(f"kill {member.process}")
-        assert ended_by == signal.SIGKILL, f"{member} had ended by itself"
+        signal_number = self._tell(f"kill {member.process}")
+        assert signal_number == signal.SIGKILL, f"{member} had ended by itself"
         self.killed[member.role] += 1
 
     def replace(self, role: str, rng: random.Random) -> None:
         """Kill one of a role at any moment, and start another."""
-        victim = rng.choice([one for one in self.running if one.role == role])
+        victim = rng.choice([member for member in self.running if member.role == role])
         if rng.random() < 0.75:  # under way, not while it still opens the journal
             self.wait_for_progress(victim)
         time.sleep(rng.uniform(0.0, 0.3))
@@ -92,9 +92,9 @@ class Crowd:
 
     def wait_for_all(self, more: int = 5) -> None:
         """Wait until each running process has written this many more lines."""
-        before = {one: self._length(one.number) for one in self.running}
-        for one, lines in before.items():
-            self.wait_for_progress(one, lines + more)
+        lines_before = {member: self._length(member.number) for member in self.running}
+        for member, lines in lines_before.items():
+            self.wait_for_progress(member, lines + more)
 
     def log(self, number: int) -> list[list[Any]]:
         """Return the lines that a process has written, without an incomplete last line."""
@@ -136,8 +136,8 @@ def processes_of(dsn: str) -> list[int]:
 
 
 def _parent_of(process: int) -> int:
-    _, _, rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")
-    return int(rest.split()[1])
+    _, _, fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+    return int(fields.split()[1])
 
 
 def _children_of(process: int) -> Iterator[int]:
@@ -155,7 +155,7 @@ def assert_nothing_lost(crowd: Crowd) -> str:
     Returns:
         The result, in a line.
     """
-    told = crowd.told("decision", "reward")
+    acknowledged = crowd.told("decision", "reward")
     bandit = writers.opened(crowd.where)
     with bandit:
         bandit.sync()
@@ -169,25 +169,27 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         # Snapshot and tail, all records from the beginning, and the rules as they are written.
         replayed = writers.replayed(records, bandit.journal.partitions)
         _check_same(bandit, replayed)
-        by_partitions = by_partition(records, bandit.journal.partitions)
-        check_oracle(replayed._fold, expected_of(replayed._fold, by_partitions))
+        partition_records = by_partition(records, bandit.journal.partitions)
+        check_oracle(replayed._fold, expected_of(replayed._fold, partition_records))
         assert bandit.estimate.n == bandit.decision_counts["rewarded"]
-        stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
-        assert sum(bandit.decision_counts.values()) == _check_decisions(stories, told, records)
-        _check_rewards(replayed, stories, told)
-        learned = _check_learners(replayed, crowd, records)
-        kinds = Counter(kind for kind, *_ in told)
+        entries = {id: replayed.entry(id) for id in {id for _, id, *_ in acknowledged}}
+        assert sum(bandit.decision_counts.values()) == _check_decisions(
+            entries, acknowledged, records
+        )
+        _check_rewards(replayed, entries, acknowledged)
+        states = _check_learners(replayed, crowd, records)
+        kinds = Counter(kind for kind, *_ in acknowledged)
         return (
             f"{dict(crowd.killed)} killed of {crowd.started} processes, "
             f"{bandit.journal.partitions} partitions: {kinds['decision']} decisions and "
             f"{kinds['reward']} rewards acknowledged, {len(records)} records, none lost; "
-            f"{learned} states of learners as in a replay"
+            f"{states} states of learners as in a replay"
         )
 
 
 def by_partition(records: list[Record], partitions: int) -> list[list[Record]]:
     """Return the records by partition, in order."""
-    return [[one for one in records if one.partition == p] for p in range(partitions)]
+    return [[record for record in records if record.partition == p] for p in range(partitions)]
 
 
 def _check_same(bandit: Bandit, replayed: Bandit) -> None:
@@ -207,17 +209,17 @@ def _check_decisions(
     Returns:
         The number of decisions.
     """
-    made: dict[str, set[int]] = {}
+    indexes: dict[str, set[int]] = {}
     for record in records:
         if isinstance(record.event, Decision):
-            made.setdefault(record.event.id, set()).add(record.event.index)
+            indexes.setdefault(record.event.id, set()).add(record.event.index)
     for kind, id, index, _ in told:
         if kind == "decision":
-            story = stories[id]
-            assert story.decision is not None, f"the decision {id!r} was lost"
-            assert index in made[id]
-            assert story.decision.index == index or story.conflict
-    return len(made)
+            entry = stories[id]
+            assert entry.decision is not None, f"the decision {id!r} was lost"
+            assert index in indexes[id]
+            assert entry.decision.index == index or entry.conflict
+    return len(indexes)
 
 
 def _check_rewards(
@@ -228,34 +230,36 @@ def _check_rewards(
     for kind, id, part, _ in told:
         if kind != "reward":
             continue
-        story = stories[id]
-        if story.state == "unknown":
+        entry = stories[id]
+        if entry.state == "unknown":
             assert key_of(id) in unmatched, f"the reward of {id!r} was lost"
             continue
-        assert story.state == "rewarded"
-        assert not any(one.value != writers.value_of(id, one.part) for one in story.reported)
-        assert part in {one.part for one in story.reported}, (
+        assert entry.state == "rewarded"
+        assert not any(
+            report.value != writers.value_of(id, report.part) for report in entry.reported
+        )
+        assert part in {report.part for report in entry.reported}, (
             f"a part of the reward of {id!r} was lost"
         )
-        last = max(story.reported, key=lambda one: (one.at_us, one.part))
-        assert story.value == last.value
+        latest = max(entry.reported, key=lambda report: (report.at_us, report.part))
+        assert entry.value == latest.value
 
 
 def _check_learners(bandit: Bandit, crowd: Crowd, records: list[Record]) -> int:
     """Check that each learner's state at some position equals a fold of the records up to it."""
-    known: dict[tuple[int, int], set[str]] = {}
+    digests: dict[tuple[int, int], set[str]] = {}
     lines = crowd.told("learned")
     for _, partition, position, digest in lines:
-        known.setdefault((partition, position), set()).add(digest)
+        digests.setdefault((partition, position), set()).add(digest)
     fold = bandit.as_of("1970-01-01T00:00Z")._fold
     for record in records:
         assert record.partition == route(record.event, bandit.journal.partitions)  # type: ignore[arg-type]
         fold.take(record)
-        here = known.get((record.partition, record.position))
-        if here is not None:
+        expected = digests.get((record.partition, record.position))
+        if expected is not None:
             digest = f"{fold.ledgers[record.partition].digest:x}"
-            assert here == {digest}, f"a learner was wrong at position {record.position}"
-    ends = fold.positions
-    ahead = [place for place in known if place[1] > ends[place[0]]]
-    assert not ahead, f"learners knew of records that are gone: {ahead}"
+            assert expected == {digest}, f"a learner was wrong at position {record.position}"
+    positions = fold.positions
+    unknown = [place for place in digests if place[1] > positions[place[0]]]
+    assert not unknown, f"learners knew of records that are gone: {unknown}"
     return len(lines)

@@ -77,12 +77,12 @@ class InterruptedBandit:
         tuning = Tuning(
             page=64, bulk=24, snapshot_every=50, dropped=16, block=16, link=16, new_id=self.new_id
         )
-        usual: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "tuning": tuning}
+        defaults: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "tuning": tuning}
         journal: Journal | None = self.memory
         if self.path is not None:
             journal = SQLiteJournal(self.path, bandit="offers", clock=self.clock, wait=0.5)
         seed = int(self.rng.integers(1 << 30))
-        return Bandit(journal=journal, clock=self.clock, seed=seed, **(usual | KINDS[self.kind]))
+        return Bandit(journal=journal, clock=self.clock, seed=seed, **(defaults | KINDS[self.kind]))
 
     def new_id(self, now: int, slot: int | None) -> str:
         """Return an id in the library's format, drawn from the seed."""
@@ -101,13 +101,13 @@ class InterruptedBandit:
                 self.ids.append(bandit.decide(rows=self.named[id], id=id).id)
             case 4:
                 tables = [self.rows() for _ in range(int(rng.integers(1, 30)))]
-                self.ids += [made.id for made in bandit.decide_many(rows=tables)]
+                self.ids += [decision.id for decision in bandit.decide_many(rows=tables)]
             case 5 | 6 | 7:
                 self.observe(self.ids[int(rng.integers(len(self.ids)))])
             case 8:
-                some = {self.ids[int(k)] for k in rng.integers(len(self.ids), size=5)}
-                bandit.observe_many([(id, self.value(id)) for id in sorted(some)])
-                self.rewards |= {id: self.value(id) for id in some}
+                ids = {self.ids[int(k)] for k in rng.integers(len(self.ids), size=5)}
+                bandit.observe_many([(id, self.value(id)) for id in sorted(ids)])
+                self.rewards |= {id: self.value(id) for id in ids}
             case 9:
                 bandit.settle()
             case 10:
@@ -142,7 +142,7 @@ class InterruptedBandit:
             The place of the interruption.
         """
         order = self.rng.permutation(15).tolist()
-        where = self._interrupt([partial(self.call, n) for n in order * 20], number)
+        place = self._interrupt([partial(self.call, n) for n in order * 20], number)
         self.check_unlocked()
         with ThreadPoolExecutor(1) as threads:  # another thread finds no lock held
             threads.submit(lambda: self.bandit.decision_counts).result(timeout=60)
@@ -151,7 +151,7 @@ class InterruptedBandit:
         for n in order[:3]:
             self.call(n)
         check_replay(self.bandit)
-        return where
+        return place
 
     def _interrupt(self, calls: Sequence[Callable[[], object]], number: int) -> str:
         """Make calls, and raise an error at one of the places where Python may raise it.
@@ -160,39 +160,41 @@ class InterruptedBandit:
             The place of the interruption; None if the calls ended before.
         """
         error = (KeyboardInterrupt, TimeLimit, MemoryError)[number % 3]
-        left, where = int(self.rng.integers(1, PLACES)), ""
+        calls_left, place = int(self.rng.integers(1, PLACES)), ""
 
         def profiler(frame: FrameType, event: str, arg: object) -> None:
-            nonlocal left, where
-            left -= event in ("call", "c_return")
-            if not left:
+            nonlocal calls_left, place
+            calls_left -= event in ("call", "c_return")
+            if not calls_left:
                 sys.setprofile(None)
-                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 raise error
 
         sys.setprofile(profiler)
         try:
             for call in calls:
                 call()
-                if where:  # the library handled it, as it does errors of a policy
+                if place:  # the library handled it, as it does errors of a policy
                     break
         except error as raised:
             if number % 2:
                 self.errors.append(raised)
         finally:
             sys.setprofile(None)
-        return where
+        return place
 
     def retry(self) -> None:
         """Retry calls that got no response under the same id: they must take effect once."""
         journal = self.bandit.journal
         for id, rows in self.named.items():
-            made = self.bandit.decide(rows=rows, id=id)
-            assert made == self.bandit.decide(rows=rows, id=id)
-            assert [type(one.event) for one in journal.records_of([id])].count(Decision) == 1
+            decision = self.bandit.decide(rows=rows, id=id)
+            assert decision == self.bandit.decide(rows=rows, id=id)
+            assert [type(record.event) for record in journal.records_of([id])].count(Decision) == 1
         self.named.clear()
         for id, value in self.rewards.items():
-            records = [one for one in journal.records_of([id]) if type(one.event) is Reward]
+            records = [
+                record for record in journal.records_of([id]) if type(record.event) is Reward
+            ]
             assert len(records) == 1
             assert self.bandit.observe(id, value).status == "duplicate"
         self.rewards.clear()
@@ -201,12 +203,12 @@ class InterruptedBandit:
         """Check that another process can write at once."""
         if self.path is None:
             return
-        other = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
         try:
-            other.execute("BEGIN IMMEDIATE")
-            other.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
         finally:
-            other.close()
+            connection.close()
 
     def reopen(self, number: int) -> None:
         """Interrupt closing, close, and open again: a saved snapshot must be correct."""

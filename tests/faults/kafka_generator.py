@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 def outcomes(seed: int, number: int) -> list[Outcome]:
     """Return the decisions of a commit, all of one partition, with their outcomes."""
     rng = np.random.default_rng([seed, number])
-    found = []
+    batch = []
     for n in range(SIZE):
         tail = blake2b(f"{seed} {number} {n}".encode(), digest_size=8).hexdigest()
         at = _START + 1000 * number
@@ -52,21 +52,21 @@ def outcomes(seed: int, number: int) -> list[Outcome]:
         # One commit before its decision is early.
         commits = [max(0, number + by) for by in rng.integers(-1, LATE, size=2).tolist()]
         reports = int(rng.random() < REWARDED) + int(rng.random() < REWARDED * TWICE)
-        found.append(Outcome(decision, float(rng.random() < 0.5), tuple(commits[:reports])))
-    return found
+        batch.append(Outcome(decision, float(rng.random() < 0.5), tuple(commits[:reports])))
+    return batch
 
 
 def commit(seed: int, number: int) -> list[Event]:
     """Return the events of a commit: decisions, and rewards of others."""
-    near = range(max(0, number - LATE), number + 2)
-    told = [one for other in near for one in outcomes(seed, other)]
+    neighbours = range(max(0, number - LATE), number + 2)
+    reported = [outcome for neighbour in neighbours for outcome in outcomes(seed, neighbour)]
     rewards = [
-        Reward(one.decision.id, _START + 1000 * number, one.value)
-        for one in told
-        for at in one.reported
+        Reward(outcome.decision.id, _START + 1000 * number, outcome.value)
+        for outcome in reported
+        for at in outcome.reported
         if at == number
     ]
-    return [*(one.decision for one in outcomes(seed, number)), *rewards]
+    return [*(outcome.decision for outcome in outcomes(seed, number)), *rewards]
 
 
 class Truth(NamedTuple):
@@ -81,11 +81,11 @@ class Truth(NamedTuple):
 
 def truth(seed: int, commits: int) -> Truth:
     """Return the expected state after the commits before a number."""
-    all_of = [one for number in range(commits) for one in outcomes(seed, number)]
-    arrived = [one for one in all_of if any(at < commits for at in one.reported)]
-    rows = np.array([one.decision.x for one in arrived], dtype=np.float64).reshape(-1, DIM)
-    values = np.array([one.value for one in arrived])
-    all_rows = {one.decision.id: one.decision.x for one in all_of}
+    all_outcomes = [outcome for number in range(commits) for outcome in outcomes(seed, number)]
+    arrived = [outcome for outcome in all_outcomes if any(at < commits for at in outcome.reported)]
+    rows = np.array([outcome.decision.x for outcome in arrived], dtype=np.float64).reshape(-1, DIM)
+    values = np.array([outcome.value for outcome in arrived])
+    all_rows = {outcome.decision.id: outcome.decision.x for outcome in all_outcomes}
     return Truth(all_rows, len(arrived), int(values.sum()), rows.T @ rows, values @ rows)
 
 
@@ -100,8 +100,8 @@ class Acknowledged(NamedTuple):
 def read_acknowledged(file: Path) -> list[Acknowledged]:
     """Return the acknowledged commits, without a last line that is incomplete."""
     lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
-    found = [json.loads(line) for line in lines]
-    return [Acknowledged(n, at, {int(p): end for p, end in ends.items()}) for n, at, ends in found]
+    rows = [json.loads(line) for line in lines]
+    return [Acknowledged(n, at, {int(p): end for p, end in ends.items()}) for n, at, ends in rows]
 
 
 def main(address: str, seed: int, first: int, file: Path) -> None:
@@ -119,8 +119,8 @@ def main(address: str, seed: int, first: int, file: Path) -> None:
             ends: dict[int, int] = {}
             for event, position in zip(events, positions, strict=True):
                 assert isinstance(event, Decision | Reward)
-                home = partition_of(key_of(event.id), journal.partitions)
-                ends[home] = max(position, ends.get(home, 0))
+                partition = partition_of(key_of(event.id), journal.partitions)
+                ends[partition] = max(position, ends.get(partition, 0))
             log.write(json.dumps([number, time.monotonic(), ends]) + "\n")
             log.flush()
             number += 1

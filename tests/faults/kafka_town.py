@@ -75,11 +75,11 @@ class Watch:
         with closing(self._store.coordination("offers", wait=1.0)) as coordination:
             while not self._stopped.wait(0.01):
                 try:
-                    found = coordination.published(number)
+                    publication = coordination.published(number)
                 except JournalError:
                     continue
-                if found is not None:
-                    number, data = found
+                if publication is not None:
+                    number, data = publication
                     self.seen.append(Seen(time.monotonic(), PublishedModel.read(data).positions))
 
     def learned(self, partition: int, position: int) -> float:
@@ -105,18 +105,18 @@ class _Everything:
 
 def _check_conversions(sums: list[PartitionSums], wanted: Truth) -> None:
     """Check that each decision counts once in its partition's sums, and each reward once."""
-    for one in sums:
+    for partition_sums in sums:
         rows = np.array([
             row
             for id, row in wanted.rows.items()
-            if partition_of(key_of(id), PARTITIONS) == one.partition
+            if partition_of(key_of(id), PARTITIONS) == partition_sums.partition
         ], dtype=np.float64)  # fmt: skip
-        slope = 1.0 / (2.0 + 2.0 * np.cosh(rows @ one.center))
-        whole = AgedSums.read(one.rows, POLICY.shape).whole
-        np.testing.assert_allclose(whole, (rows.T * slope) @ rows, rtol=1e-6)
+        slope = 1.0 / (2.0 + 2.0 * np.cosh(rows @ partition_sums.center))
+        moments = AgedSums.read(partition_sums.rows, POLICY.shape).whole
+        np.testing.assert_allclose(moments, (rows.T * slope) @ rows, rtol=1e-6)
     states = Counter[str]()
-    for one in sums:
-        states.update(one.counts)
+    for partition_sums in sums:
+        states.update(partition_sums.counts)
     assert states["rewarded"] == wanted.rewarded
 
 
@@ -217,11 +217,11 @@ class KafkaTown:
 
     def generate(self) -> None:
         """Continue with the first commit that was not acknowledged."""
-        first = len(self.acknowledged())
+        count = len(self.acknowledged())
         command = [sys.executable, "-m", "tests.faults.kafka_generator", self._address,
-                   str(self.seed), str(first), str(self._acknowledged)]  # fmt: skip
+                   str(self.seed), str(count), str(self._acknowledged)]  # fmt: skip
         self.generator = subprocess.Popen(command)
-        later(lambda: len(self.acknowledged()) > first, "nothing is acknowledged")
+        later(lambda: len(self.acknowledged()) > count, "nothing is acknowledged")
 
     def end_generating(self) -> None:
         """Stop generating once pending commits are acknowledged."""
@@ -232,7 +232,7 @@ class KafkaTown:
 
     def acknowledged(self) -> dict[int, tuple[float, dict[int, int]]]:
         """Return time and place of acknowledged commits, by number."""
-        return {one.number: one[1:] for one in read_acknowledged(self._acknowledged)}
+        return {commit.number: commit[1:] for commit in read_acknowledged(self._acknowledged)}
 
     # --- faults: each returns the moment from which all should be well again ---------------------
 
@@ -242,12 +242,12 @@ class KafkaTown:
         with closing(self.store.coordination("offers")) as coordination:
             leader = coordination.leader()
         pid = None if leader is None else pid_of(leader.holder)
-        ranked = sorted(self.learners, key=lambda one: (one.pid == pid) != merger)
-        ranked[0].kill()
-        at = time.monotonic()
-        self.learners.remove(ranked[0])
+        candidates = sorted(self.learners, key=lambda learner: (learner.pid == pid) != merger)
+        candidates[0].kill()
+        killed_at = time.monotonic()
+        self.learners.remove(candidates[0])
         self.learners.append(self._start())
-        return at
+        return killed_at
 
     def kill_merger(self) -> float:
         """Kill the learner that merges."""
@@ -258,30 +258,30 @@ class KafkaTown:
         assert self.generator is not None
         self.generator.kill()
         self.generator.wait(30)
-        at = time.monotonic()
+        killed_at = time.monotonic()
         self.generate()
-        return at
+        return killed_at
 
     def stop_worker(self) -> float:
         """Pause a learner for longer than its session, during work."""
         later(self._is_shared_out)
         sleeper = self.rng.choice(self.learners)
         sleeper.send(signal.SIGSTOP)
-        at = time.monotonic()
+        stopped_at = time.monotonic()
         time.sleep(2 * self._session)
         sleeper.send(signal.SIGCONT)
-        return at
+        return stopped_at
 
     def two_owners(self) -> float:
         """Start a worker that wrongly believes for a while that it owns all partitions."""
         learner = shared_learner(self.offers, self.store, lease=self._session)
         learner.worker.membership = _Everything()
-        until = time.monotonic() + self._session
-        while time.monotonic() < until:
+        deadline = time.monotonic() + self._session
+        while time.monotonic() < deadline:
             learner.worker.step()
             time.sleep(0.02)
-        taken = len(learner.worker.owned)
-        assert taken or learner.worker.lost
+        owned = len(learner.worker.owned)
+        assert owned or learner.worker.lost
         learner.worker.journal.close()  # and then nobody hears of it: it neither saves nor leaves
         learner.worker.shelf.close()
         learner.coordination.close()
@@ -291,10 +291,10 @@ class KafkaTown:
         """Kill one broker, and restart it."""
         broker = self.rng.randrange(self.brokers)
         self.kafka.kill(broker)
-        at = time.monotonic()
+        killed_at = time.monotonic()
         time.sleep(12.0 if self.brokers > 1 else 1.0)  # in which others lead, if there are any
         self.kafka.start(broker)
-        return at if self.brokers > 1 else time.monotonic()
+        return killed_at if self.brokers > 1 else time.monotonic()
 
     def kill_brokers(self) -> float:
         """Kill all brokers, and restart them."""
@@ -325,12 +325,12 @@ class KafkaTown:
         """Return the seconds until a model includes all earlier commits, by partition."""
 
         def first() -> dict[int, int]:
-            found: dict[int, int] = {}
+            positions: dict[int, int] = {}
             for at, ends in self.acknowledged().values():
                 if at >= since:
                     for partition, position in ends.items():
-                        found[partition] = min(position, found.get(partition, position))
-            return found
+                        positions[partition] = min(position, positions.get(partition, position))
+            return positions
 
         later(lambda: len(first()) == PARTITIONS, "nothing is acknowledged any more")
         later(
@@ -341,41 +341,44 @@ class KafkaTown:
 
     def waits(self, since: float, until: float) -> list[float]:
         """Return the seconds from the acknowledgement of each commit to a model with it."""
-        found = []
+        seconds = []
         for at, ends in self.acknowledged().values():
             if since <= at < until:
-                learned = max(self.watch.learned(p, n) for p, n in ends.items())
-                found.append(learned - at - self.standstill.within(at, learned))
-        return found
+                learned_at = max(self.watch.learned(p, n) for p, n in ends.items())
+                seconds.append(learned_at - at - self.standstill.within(at, learned_at))
+        return seconds
 
     def check(self) -> str:
         """End the generator; check that everything acknowledged is found, and counts once."""
         self.end_generating()
         commits = len(self.acknowledged())
-        wanted = truth(self.seed, commits)
+        expected = truth(self.seed, commits)
         ends = [self.journal.end(partition) for partition in range(PARTITIONS)]
         later(lambda: self.watch.seen[-1].positions == ends, "the model does not know all")
-        records = [one for p in range(PARTITIONS) for one in self.journal.read(p, 0, 10**7)]
-        decisions = [one.event.id for one in records if isinstance(one.event, Decision)]
-        assert set(decisions) == set(wanted.rows)
+        records = [record for p in range(PARTITIONS) for record in self.journal.read(p, 0, 10**7)]
+        decisions = [record.event.id for record in records if isinstance(record.event, Decision)]
+        assert set(decisions) == set(expected.rows)
         with closing(self.store.coordination("offers")) as coordination:
-            sent = coordination.sent(PARTITIONS, {})
-        sums = [PartitionSums.read(data) for _, data in sent.values()]
-        assert [one.position for one in sorted(sums, key=lambda one: one.partition)] == ends
+            messages = coordination.sent(PARTITIONS, {})
+        sums = [PartitionSums.read(data) for _, data in messages.values()]
+        assert [entry.position for entry in sorted(sums, key=lambda entry: entry.partition)] == ends
         snapshots = [self.journal.load(partition) for partition in range(PARTITIONS)]
-        assert all(one is None or one.position <= ends[one.partition] for one in snapshots)
-        assert sum(one.decisions for one in sums) == len(wanted.rows)
+        assert all(
+            snapshot is None or snapshot.position <= ends[snapshot.partition]
+            for snapshot in snapshots
+        )
+        assert sum(entry.decisions for entry in sums) == len(expected.rows)
         if isinstance(self.offers.rewards, ConversionsOnly):
-            _check_conversions(sums, wanted)
+            _check_conversions(sums, expected)
         else:
-            moments = [one.arrived().moments for one in sums]
-            assert sum(one.n for one in moments) == wanted.rewarded
-            gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
-            np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
-            np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
+            moments = [entry.arrived().moments for entry in sums]
+            assert sum(part.n for part in moments) == expected.rewarded
+            gram, cross = sum(part.gram for part in moments), sum(part.cross for part in moments)
+            np.testing.assert_allclose(gram, expected.gram, rtol=1e-9)
+            np.testing.assert_allclose(cross, expected.cross, rtol=1e-9)
         return (
-            f"{len(wanted.rows)} decisions and {wanted.rewarded} rewards once, "
-            f"{len(decisions) - len(wanted.rows)} decisions sent twice"
+            f"{len(expected.rows)} decisions and {expected.rewarded} rewards once, "
+            f"{len(decisions) - len(expected.rows)} decisions sent twice"
         )
 
     def check_outcomes(self) -> str:
@@ -392,16 +395,18 @@ class KafkaTown:
         consumer = Consumer()
         consumer.take(data for _, data in messages)
         check_equal(consumer, self.journal, self.offers.rewards)
-        last = {key: json.loads(data) for key, data in messages}  # all that compaction keeps
-        assert last == consumer.newest
+        latest = {key: json.loads(data) for key, data in messages}  # all that compaction keeps
+        assert latest == consumer.newest
         return f"{consumer.received} outcomes, {consumer.repeated} of them sent again"
 
     def lost(self) -> int:
         """Return how often a learner found that another worker owned a partition."""
-        return sum(one.log.count("another worker owns a partition") for one in self._started)
+        return sum(
+            learner.log.count("another worker owns a partition") for learner in self._started
+        )
 
     def _is_shared_out(self) -> bool:
-        return all(one.mentions("this worker owns a partition") for one in self.learners)
+        return all(learner.mentions("this worker owns a partition") for learner in self.learners)
 
     def _start(self) -> Process:
         log = self._folder / f"log {len(self._started)}"

@@ -45,17 +45,17 @@ class Races(Load):
         return self._thread.is_alive()
 
     async def _run(self) -> None:
-        number, under_way = 0, set[asyncio.Task[None]]()
+        number, tasks = 0, set[asyncio.Task[None]]()
         while not self._stopped.is_set():
             width = 1 if number % 4 else 3
             names = [f"race-{n}" for n in range(number, number + width)]
-            under_way.add(asyncio.create_task(self._race(names)))
+            tasks.add(asyncio.create_task(self._race(names)))
             number += width
-            if len(under_way) >= AT_ONCE:
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+            if len(tasks) >= AT_ONCE:
+                finished, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in finished:
                     task.result()
-        await asyncio.gather(*under_way)
+        await asyncio.gather(*tasks)
         for port in self._ports:
             self._hang_up(port)
 
@@ -67,26 +67,26 @@ class Races(Load):
     async def _call(self, turn: int, names: list[str], kind: float) -> None:
         """Request all ids: one by one, or all at once."""
         order = self._rng.sample(names, len(names))
-        first = self._rng.random() < 0.5
+        is_first = self._rng.random() < 0.5
         if kind < 0.5:
-            requests = [_request(id, first) for id in order]
-            found = await self._decided(turn, "/batch", {"requests": requests})
-            for one in found["decisions"]:
-                self._keep(one)
+            requests = [_request(id, is_first) for id in order]
+            response = await self._decided(turn, "/batch", {"requests": requests})
+            for decision in response["decisions"]:
+                self._keep(decision)
         else:
             for id in order:
-                self._keep(await self._decided(turn, "", _request(id, first)))
+                self._keep(await self._decided(turn, "", _request(id, is_first)))
 
     async def _decided(self, turn: int, way: str, body: dict[str, Any]) -> dict[str, Any]:
         while True:
             try:
-                asked = self._send(turn, "POST", f"/v1/offers/decisions{way}", body)
-                status, found = await asyncio.wait_for(asked, GIVE_UP)
+                request = self._send(turn, "POST", f"/v1/offers/decisions{way}", body)
+                status, response = await asyncio.wait_for(request, GIVE_UP)
             except BROKEN:
-                status, found = 0, {}
+                status, response = 0, {}
             if status not in (0, 503):
-                assert status == 201, (status, found)
-                return found
+                assert status == 201, (status, response)
+                return response
             self.retries += 1
             turn += 1
             await asyncio.sleep(0.05)
@@ -106,17 +106,17 @@ def assert_one_answer_each(told: Mapping[str, list[Told]], events: Iterable[Even
     Returns:
         The result, in a line.
     """
-    torn = {id: set(heard) for id, heard in told.items() if len(set(heard)) > 1}
-    some = dict(list(torn.items())[:3])
-    assert not torn, f"{len(torn)} of {len(told)} ids have several answers: {some}"
-    made: dict[str, list[Told]] = defaultdict(list)
+    differing = {id: set(replies) for id, replies in told.items() if len(set(replies)) > 1}
+    examples = dict(list(differing.items())[:3])
+    assert not differing, f"{len(differing)} of {len(told)} ids have several answers: {examples}"
+    decisions: dict[str, list[Told]] = defaultdict(list)
     for event in events:
         if isinstance(event, Decision):
             assert isinstance(event.action, int)
-            made[event.id].append((event.action, event.at_us, event.propensity))
-    twice = [id for id, found in made.items() if len(found) > 1]
-    assert not twice, f"{len(twice)} of {len(made)} ids have several decisions"
-    assert {id: heard[:1] for id, heard in told.items()} == {id: made[id] for id in told}
-    contested = sum(len(heard) > 1 for heard in told.values())
+            decisions[event.id].append((event.action, event.at_us, event.propensity))
+    repeated = [id for id, decisions_of_id in decisions.items() if len(decisions_of_id) > 1]
+    assert not repeated, f"{len(repeated)} of {len(decisions)} ids have several decisions"
+    assert {id: replies[:1] for id, replies in told.items()} == {id: decisions[id] for id in told}
+    contested = sum(len(replies) > 1 for replies in told.values())
     answers = sum(map(len, told.values()))
     return f"{len(told)} ids, {contested} contested, {answers} answers, one decision each"

@@ -32,8 +32,8 @@ def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
     """Use a table, or a kind of event, that the previous release does not know."""
     name = f"made at {time.time_ns()}"
     if release == present():
-        what = ("--bandit", "offers", "--scope", "read", "--config", str(fleet.file))
-        release.run("-m", "belated", "keys", "create", name, *what)
+        options = ("--bandit", "offers", "--scope", "read", "--config", str(fleet.file))
+        release.run("-m", "belated", "keys", "create", name, *options)
     else:
         release.run("-c", NOTE, dsn, "offers", name)
 
@@ -41,7 +41,7 @@ def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
 def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
     """Return whether spools are delivered, and the learner has folded everything acknowledged."""
     records = read(dsn)
-    if load.lost(one.event for known in records for one in known):
+    if load.lost(record.event for page in records for record in page):
         return False
     return bool(fleet.deciders[0].state()["version"] == sum(map(len, records)))
 
@@ -51,22 +51,24 @@ def check(dsn: str, load: Balanced, last: Release) -> None:
     print(
         f"\n{len(load.answers)} requests, {len(load.failed)} failed, {load.taken_out} times a "
         f"decider was taken out, {load.refused} connections refused, "
-        f"worst {max(one.seconds for one in load.answers):.3f} s"
+        f"worst {max(answer.seconds for answer in load.answers):.3f} s"
     )
     assert load.failed == []
     records = read(dsn)
-    events = [one.event for known in records for one in known]
+    events = [record.event for page in records for record in page]
     assert not load.lost(events)
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=len(records))
-    for partition, known in enumerate(records):
-        fold.take_all(partition, [one for one in known if not isinstance(one.event, Opaque)])
-    saved = json.loads(last.run("-c", SAVED, dsn, "offers"))
-    assert saved["positions"] == [known[-1].position for known in records]
-    assert saved["digest"] == fold.digest
+    for partition, page in enumerate(records):
+        fold.take_all(
+            partition, [record for record in page if not isinstance(record.event, Opaque)]
+        )
+    snapshot = json.loads(last.run("-c", SAVED, dsn, "offers"))
+    assert snapshot["positions"] == [page[-1].position for page in records]
+    assert snapshot["digest"] == fold.digest
     # Each counts once, however often it was sent and folded.
     assert sum(fold.counts.values()) == len({e.id for e in events if isinstance(e, Decision)})
-    rewarded = {e.id for e in events if isinstance(e, Reward)}
-    assert saved["n"] == fold.model.n == fold.counts["rewarded"] == len(rewarded)
+    rewarded_ids = {e.id for e in events if isinstance(e, Reward)}
+    assert snapshot["n"] == fold.model.n == fold.counts["rewarded"] == len(rewarded_ids)
 
 
 def read(dsn: str) -> list[list[Record]]:

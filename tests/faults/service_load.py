@@ -103,7 +103,9 @@ class Load:
 
     def acknowledged(self, kind: str) -> dict[str, Answer]:
         """Return the acknowledged requests, by id."""
-        return {one.id: one for one in self.answers if one.kind == kind and one.taken}
+        return {
+            answer.id: answer for answer in self.answers if answer.kind == kind and answer.taken
+        }
 
     def waited(self, one: Answer) -> float:
         """Return the latency in seconds, without the time in which the machine was paused."""
@@ -111,30 +113,31 @@ class Load:
 
     def share(self, within: float) -> float:
         """Return the share of requests that were acknowledged at once, within some seconds."""
-        good = sum(
-            one.taken and one.tries == 1 and self.waited(one) <= within for one in self.answers
+        punctual = sum(
+            answer.taken and answer.tries == 1 and self.waited(answer) <= within
+            for answer in self.answers
         )
-        return good / len(self.answers)
+        return punctual / len(self.answers)
 
     def lost(self, events: Iterable[Event | Opaque]) -> set[tuple[str, str]]:
         """Return what was acknowledged but is missing in the journal."""
-        missing = {(kind, id) for kind in ("decision", "reward") for id in self.acknowledged(kind)}
+        expected = {(kind, id) for kind in ("decision", "reward") for id in self.acknowledged(kind)}
         for event in events:
             if isinstance(event, Decision | Reward):
-                missing.discard((type(event).__name__.lower(), event.id))
-        return missing
+                expected.discard((type(event).__name__.lower(), event.id))
+        return expected
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        start, number, under_way = loop.time(), 0, set()
+        start, number, tasks = loop.time(), 0, set()
         while not self._stopped.is_set():
             due = start + number / self._rate
             await asyncio.sleep(max(0.0, due - loop.time()))
             task = loop.create_task(self._one(number, due))
-            under_way.add(task)
-            task.add_done_callback(under_way.discard)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
             number += 1
-        await asyncio.gather(*under_way)
+        await asyncio.gather(*tasks)
         for port in self._ports:
             self._hang_up(port)
 
@@ -150,9 +153,9 @@ class Load:
         elif self._rng.random() < 0.1:
             await self._reward(f"load-{number + 1}", due)  # which is decided in a moment
         else:
-            again = self._rng.random() < 0.1
-            place = self._rng.randrange(len(self._open))
-            await self._reward(self._open[place] if again else self._open.pop(place), due)
+            is_repeat = self._rng.random() < 0.1
+            index = self._rng.randrange(len(self._open))
+            await self._reward(self._open[index] if is_repeat else self._open.pop(index), due)
 
     async def _decide(self, id: str, due: float) -> None:
         body = {"rows": _ROWS, "id": id, "first_attempt": True}
@@ -171,21 +174,21 @@ class Load:
         loop, wait, tries, turn = asyncio.get_running_loop(), 0.1, 0, next(self._turns)
         while True:
             tries += 1
-            status, found = 0, dict[str, int]()
+            status, response = 0, dict[str, int]()
             try:
                 async with self._again if tries > 1 else nullcontext():
-                    asked = self._send(turn + tries, method, path, body)
-                    status, found = await asyncio.wait_for(asked, self.give_up)
+                    request = self._send(turn + tries, method, path, body)
+                    status, response = await asyncio.wait_for(request, self.give_up)
             except ConnectionRefusedError:
                 pass  # nobody has seen it
             except BROKEN:
                 body.pop("first_attempt", None)  # it may have been taken, although nobody said so
-            took = loop.time() - due
-            if status not in (0, 503) or took >= self.patience:
+            seconds = loop.time() - due
+            if status not in (0, 503) or seconds >= self.patience:
                 break
             await asyncio.sleep(wait)
             wait = min(2 * wait, 1.0)
-        answer = Answer(kind, id, status, due, took, tries, found.get("index"))
+        answer = Answer(kind, id, status, due, seconds, tries, response.get("index"))
         self.answers.append(answer)
         return answer
 
@@ -211,7 +214,7 @@ class Load:
             writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(answer.partition("content-length: ")[2].split("\r")[0])
-            found = json.loads(await reader.readexactly(length))
+            response = json.loads(await reader.readexactly(length))
         except BaseException:
             writer.close()
             raise
@@ -219,4 +222,4 @@ class Load:
             writer.close()
         else:
             idle.append((reader, writer))
-        return int(answer.split(" ", 2)[1]), found
+        return int(answer.split(" ", 2)[1]), response

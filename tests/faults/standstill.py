@@ -39,7 +39,7 @@ class Standstill:
 
     def within(self, start: float, end: float) -> float:
         """Return the seconds of a period in which the machine was paused."""
-        return sum(max(0.0, min(end, b) - max(start, a)) for a, b in self.spells)
+        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self.spells)
 
     def _look(self) -> None:
         with tempfile.TemporaryFile() as file:

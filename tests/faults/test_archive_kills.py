@@ -55,13 +55,13 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def rows_in(folder: str) -> list[str]:
     """Return the rows of all files; a partial file could not be read."""
     files = open_folder(folder)
-    found: list[str] = []
+    lines: list[str] = []
     for name in files.names("bandit=default"):
         if name.endswith(".parquet"):
             rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(files.read(name))).to_pylist()
             # When it was archived is all that two writers may see differently.
-            found += [repr({**row, "as_of": None}) for row in rows]
-    return sorted(found)
+            lines += [repr({**row, "as_of": None}) for row in rows]
+    return sorted(lines)
 
 
 class Writer:
@@ -92,13 +92,13 @@ class Writer:
     def wait(self) -> float:
         """Let it finish; return how long that took."""
         self.begin()
-        start = time.monotonic()
+        began = time.monotonic()
         assert self._process.stdout
         assert self._process.stdout.readline() == "done\n"
-        took = time.monotonic() - start
+        seconds = time.monotonic() - began
         self._process.communicate(timeout=60)
         assert self._process.returncode == 0
-        return took
+        return seconds
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
@@ -112,29 +112,29 @@ def test_killed_writers_leave_whole_days_once(
     request: pytest.FixtureRequest,
 ) -> None:
     """Two writers at a time are killed at random, and the next continue; the result is complete."""
-    home = str(tmp_path) if where == "folder" else str(request.getfixturevalue("bucket"))
-    rng, killed, place, attempts = random.Random(1), 0, 0, 0
-    usual = Writer(address, f"{home}/first").wait()
+    folder_url = str(tmp_path) if where == "folder" else str(request.getfixturevalue("bucket"))
+    rng, kills_done, place, attempts = random.Random(1), 0, 0, 0
+    seconds = Writer(address, f"{folder_url}/first").wait()
     kills = (100 if where == "folder" else 20) if full else 4
-    while killed < kills:
-        folder = f"{home}/{place}"
+    while kills_done < kills:
+        folder = f"{folder_url}/{place}"
         writers = [Writer(address, folder), Writer(address, folder)]
         for writer in writers:
             writer.begin()
         for writer in writers:
-            time.sleep(rng.uniform(0.0, usual))
-            killed += writer.kill()
-        here = rows_in(folder)
-        assert len({*here}) == len(here)
-        assert {*here} <= {*expected}
+            time.sleep(rng.uniform(0.0, seconds))
+            kills_done += writer.kill()
+        stored = rows_in(folder)
+        assert len({*stored}) == len(stored)
+        assert {*stored} <= {*expected}
         attempts += 1
-        if here == expected or attempts == 5:  # then a new one, which nobody has begun
+        if stored == expected or attempts == 5:  # then a new one, which nobody has begun
             Writer(address, folder).wait()
             _assert_whole(address, folder, expected)
             place, attempts = place + 1, 0
     Writer(address, folder).wait()
     _assert_whole(address, folder, expected)
-    print(f"\n{killed} writers killed, {place + 1} archives")
+    print(f"\n{kills_done} writers killed, {place + 1} archives")
 
 
 def _assert_whole(address: str, folder: str, expected: list[str]) -> None:

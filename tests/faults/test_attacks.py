@@ -15,6 +15,6 @@ def test_attacks_do_no_harm(request: pytest.FixtureRequest) -> None:
     """Each attack runs for seconds, or a minute at full size; the script prints memory and p99."""
     seconds = "60" if request.config.getoption("--full") else "2"
     command = [sys.executable, str(SCRIPT), "--seconds", seconds]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_200)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1_200)
+    print(process.stdout)
+    assert process.returncode == 0, process.stdout + process.stderr

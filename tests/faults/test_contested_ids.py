@@ -55,9 +55,9 @@ class Deciders:
 
     def replace(self, places: Iterable[int]) -> None:
         """Kill some processes in turn, and restart them at their ports; wait until all serve."""
-        for place in places:
-            self.processes[place].kill()
-            self.processes[place] = self._start(self.ports[place])
+        for index in places:
+            self.processes[index].kill()
+            self.processes[index] = self._start(self.ports[index])
         for process in self.processes:
             process.heard("serving")
 
@@ -74,19 +74,19 @@ class Deciders:
 
 def race(deciders: Deciders, ids: int, kills: int) -> str:
     """Race for at least this many ids, with occasional kills; return the results."""
-    rng, killed = random.Random(1), 0
+    rng, kills_done = random.Random(1), 0
     with Races(*deciders.ports) as races:
-        while killed < kills or len(races.told) < ids:
+        while kills_done < kills or len(races.told) < ids:
             time.sleep(rng.uniform(0.2, 1.0))
             deciders.replace(rng.sample(range(3), 2))  # there is always one
-            killed += 2
+            kills_done += 2
             assert races.goes_on
         time.sleep(0.3)
     with open_store(deciders.address).journal("offers") as journal:
-        records = [one for p in range(PARTITIONS) for one in journal.read(p, 0, 10**7)]
-    found = assert_one_answer_each(races.told, [record.event for record in records])
-    assert races.retries >= killed  # who had asked a decider that was killed asked again
-    return f"{killed} kills, {races.retries} retries: {found}"
+        records = [record for p in range(PARTITIONS) for record in journal.read(p, 0, 10**7)]
+    result = assert_one_answer_each(races.told, [record.event for record in records])
+    assert races.retries >= kills_done  # who had asked a decider that was killed asked again
+    return f"{kills_done} kills, {races.retries} retries: {result}"
 
 
 def test_three_deciders_on_postgres(doomed: PostgresServer, tmp_path: Path, full: bool) -> None:
@@ -123,13 +123,13 @@ def test_three_programs_on_one_file(tmp_path: Path, full: bool) -> None:
         crowd.close()
     with open_store(f"sqlite:///{crowd.where}").journal("offers") as journal:
         events = [record.event for record in journal.read(0, 0, 10**7)]
-    found = assert_one_answer_each(answers(crowd), events)
-    print(f"\n{crowd.killed['racer']} kills: {found}")
+    result = assert_one_answer_each(answers(crowd), events)
+    print(f"\n{crowd.killed['racer']} kills: {result}")
 
 
 def answers(crowd: Crowd) -> dict[str, list[Told]]:
     """Return the responses under each id."""
-    told: dict[str, list[Told]] = defaultdict(list)
-    for _, id, *one in crowd.told("answer"):
-        told[id].append((one[0], one[1], one[2]))
-    return told
+    answers_by_id: dict[str, list[Told]] = defaultdict(list)
+    for _, id, *answer in crowd.told("answer"):
+        answers_by_id[id].append((answer[0], answer[1], answer[2]))
+    return answers_by_id

@@ -34,18 +34,18 @@ def test_an_interrupted_call_leaves_a_bandit_that_equals_its_journal(
     journal: str, tmp_path: Path, full: bool
 ) -> None:
     """Live state equals a replay, nothing stays locked, retries count once, snapshots are right."""
-    interrupts, where = 0, set()
+    interrupts, places = 0, set()
     for seed in range(100 if full else 6):
         kind = [*KINDS][seed % len(KINDS)]
         path = tmp_path / f"{seed}.db" if journal == "sqlite" else None
-        one = InterruptedBandit(kind, path, seed)
+        interrupted = InterruptedBandit(kind, path, seed)
         for number in range(EACH):
-            where.add(one.interrupt(number + seed))
+            places.add(interrupted.interrupt(number + seed))
             interrupts += 1
-        one.reopen(seed)
-        one.bandit.close()
+        interrupted.reopen(seed)
+        interrupted.bandit.close()
     assert interrupts == EACH * (100 if full else 6)
-    assert len(where) > interrupts / 3
+    assert len(places) > interrupts / 3
 
 
 class CountedJournal(MemoryJournal):
@@ -94,9 +94,9 @@ def test_errors_of_a_caller_do_not_rebuild_the_bandit() -> None:
     journal = CountedJournal()
     bandit = opened(journal, features=Picky(["a", "b"], context=1))
     bandit.decide({"age": 0.5})
-    for wrong in ({}, {"age": "old"}, None):
+    for context in ({}, {"age": "old"}, None):
         with pytest.raises((KeyError, ValueError, TypeError)):
-            bandit.decide(wrong)
+            bandit.decide(context)
         with pytest.raises(InvalidInput):
             bandit.observe("a", 7.0)
     bandit.decide({"age": 0.5})
@@ -125,14 +125,14 @@ def test_closing_an_interrupted_bandit_saves_what_the_journal_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As for Ctrl-C within a with statement."""
-    saved: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     journal = CountedJournal()
-    monkeypatch.setattr(journal, "save", saved.append)
+    monkeypatch.setattr(journal, "save", snapshots.append)
     bandit = opened(journal)
     with monkeypatch.context() as patch:
         interrupt(bandit, patch)
     bandit.close()
-    assert saved[0].position == 2  # the configuration, and the decision
+    assert snapshots[0].position == 2  # the configuration, and the decision
     assert bandit.pending.count == 1
 
 
@@ -151,11 +151,11 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     for _ in range(5):
         bandit.decide(rows=[[1.0, 0.0], [0.0, 1.0]])
     journal.close()  # without a snapshot of the bandit
-    add_pending, left = Learner.add_pending, [3]
+    add_pending, countdown = Learner.add_pending, [3]
 
     def fails_once(learner: Learner, x: Any, weight: float, began: int) -> None:
-        left[0] -= 1
-        if not left[0]:
+        countdown[0] -= 1
+        if not countdown[0]:
             raise MemoryError
         add_pending(learner, x, weight, began)
 
@@ -164,10 +164,10 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
         patch.setattr(Constant, "takes_pages", False)  # compiled kernels call no method
         learners = learners_of([definition], store)
         learners.start()
-        eventually(lambda: learners.failures["offers"] == 1 and left[0] < -1)
+        eventually(lambda: learners.failures["offers"] == 1 and countdown[0] < -1)
         learners.stop()
     with Bandit(
         policy=policy, rewards=Explicit(), journal=store.journal("offers"), seed=1
-    ) as again:
-        check_replay(again)
-        assert again.pending.count == 5
+    ) as reopened:
+        check_replay(reopened)
+        assert reopened.pending.count == 5

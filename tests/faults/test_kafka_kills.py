@@ -87,9 +87,9 @@ class Load:
             self.errors.append(error)
 
     def _read_on(self, journal: KafkaJournal, partition: int) -> None:
-        found = self.followed[partition]
+        records = self.followed[partition]
         try:
-            found += journal.read(partition, found[-1].position if found else 0, 500)
+            records += journal.read(partition, records[-1].position if records else 0, 500)
         except JournalUnavailable:
             time.sleep(0.05)
 
@@ -117,13 +117,13 @@ def test_a_killed_broker_loses_nothing(full: bool) -> None:
             assert load.errors == []
             with load.opened as journal:
                 records = [journal.read(partition, 0, 10**6) for partition in range(PARTITIONS)]
-            found = Counter(one.event.id for page in records for one in page)  # type: ignore[union-attr]
+            counts = Counter(record.event.id for page in records for record in page)  # type: ignore[union-attr]
             for id, failures in load.told.items():
                 # What was sent again may be there twice: it counts once.
-                assert found[id] == 1 if not failures else found[id] >= 1
+                assert counts[id] == 1 if not failures else counts[id] >= 1
             for page, followed in zip(records, load.followed, strict=True):
                 assert page[: len(followed)] == followed
-            again = sum(failures > 0 for failures in load.told.values())
-            print(f"\n{kills} kills, {len(load.told)} acknowledged, {again} after a failure")
+            retried = sum(failures > 0 for failures in load.told.values())
+            print(f"\n{kills} kills, {len(load.told)} acknowledged, {retried} after a failure")
     finally:
         cluster.stop()

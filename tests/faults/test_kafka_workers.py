@@ -29,7 +29,7 @@ def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator
     require_programs()
     seed = random.SystemRandom().randrange(10**6) if full else 7
     brokers, session = (3, 6.0) if full else (1, 2.0)
-    made = KafkaTown(
+    kafka_town = KafkaTown(
         tmp_path,
         brokers=brokers,
         session=session,
@@ -39,9 +39,9 @@ def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator
         rewards=request.param,
     )
     try:
-        yield made
+        yield kafka_town
     finally:
-        made.close()
+        kafka_town.close()
 
 
 def test_nothing_is_lost_and_nothing_counts_twice(town: KafkaTown, full: bool) -> None:
@@ -61,35 +61,35 @@ def test_nothing_is_lost_and_nothing_counts_twice(town: KafkaTown, full: bool) -
             "cut link": partial(town.cut_link, 20.0),
         }
     print(f"\nseed {town.seed}")
-    took: dict[str, list[float]] = {name: [] for name in faults}
-    _, worst = calm(town, 60.0 if full else 3.0)
+    durations: dict[str, list[float]] = {name: [] for name in faults}
+    _, tail = calm(town, 60.0 if full else 3.0)
     for _ in range(10 if full else 1):
         for name in town.rng.sample(list(faults), len(faults)):
             time.sleep(town.rng.uniform(0.5, 3.0))
-            since = faults[name]()
-            again = town.recovery(since)
-            took[name].append(again - town.standstill.within(since, since + again))
-            print(f"{name}: learned again after {took[name][-1]:.1f} s", flush=True)
+            killed_at = faults[name]()
+            seconds = town.recovery(killed_at)
+            durations[name].append(seconds - town.standstill.within(killed_at, killed_at + seconds))
+            print(f"{name}: learned again after {durations[name][-1]:.1f} s", flush=True)
             if full:
                 print(f"  {town.check()}", flush=True)
                 town.generate()
     print(town.check())
-    for name, some in took.items():
-        print(f"{name}: {min(some):.1f} to {max(some):.1f} s, {len(some)} times")
+    for name, values in durations.items():
+        print(f"{name}: {min(values):.1f} to {max(values):.1f} s, {len(values)} times")
     print(f"{town.lost()} times a partition was found to be another's")
     assert town.lost() > 0  # or nobody was ever fenced
-    assert max(chain(*(took.get(name, ()) for name in DEATHS))) <= AGAIN
+    assert max(chain(*(durations.get(name, ()) for name in DEATHS))) <= AGAIN
     if full:  # a few commits beside other tests say little of the slowest in a hundred
-        assert worst <= LEARNED
+        assert tail <= LEARNED
 
 
 def calm(town: KafkaTown, seconds: float) -> tuple[float, float]:
     """Median and 99th percentile of the time from commit to model, while nothing fails."""
     town.generate()
     time.sleep(3.0)
-    since = time.monotonic()
+    start = time.monotonic()
     time.sleep(seconds)
-    waits = town.waits(since, time.monotonic() - 1.0)
-    median, worst = float(np.median(waits)), float(np.quantile(waits, 0.99))
-    print(f"nothing fails: learned after {median:.3f} s, p99 {worst:.3f} s, {len(waits)} commits")
-    return median, worst
+    waits = town.waits(start, time.monotonic() - 1.0)
+    median, tail = float(np.median(waits)), float(np.quantile(waits, 0.99))
+    print(f"nothing fails: learned after {median:.3f} s, p99 {tail:.3f} s, {len(waits)} commits")
+    return median, tail

@@ -34,23 +34,23 @@ def test_calls_are_answered_while_server_is_unavailable(
     """Within a second, whatever happens to the server; and later all that was told is there."""
     seconds = 30.0 if full else 1.0
     rng = random.Random(0)
-    through = doomed.dsn.replace(str(doomed.port), str(way.port))
-    crowd = harness.Crowd(tmp_path, through, partitions=2)
+    proxied_dsn = doomed.dsn.replace(str(doomed.port), str(way.port))
+    crowd = harness.Crowd(tmp_path, proxied_dsn, partitions=2)
     outages: dict[str, AbstractContextManager[None]] = {
         "hung": hung(doomed.dsn),
         "cut off": cut_off(way),
         "swallowed": swallowed(way),
     }
-    answered, median = {}, {}
+    counts, medians = {}, {}
 
     def answers() -> set[tuple[Any, ...]]:
         return {tuple(line) for line in crowd.told("decision", "reward")}
 
     def answers_come() -> None:
         """Let the outage last, and callers be answered meanwhile."""
-        enough = len(answers()) + ANSWERS
+        goal = len(answers()) + ANSWERS
         time.sleep(seconds / 2)
-        eventually(lambda: len(answers()) >= enough, "callers are not answered")
+        eventually(lambda: len(answers()) >= goal, "callers are not answered")
 
     try:
         for role in ("caller", "caller", "caller", "learner"):
@@ -58,19 +58,19 @@ def test_calls_are_answered_while_server_is_unavailable(
         for name, outage in outages.items():
             crowd.wait_for_all()
             with outage:
-                before = answers()
+                answers_before = answers()
                 answers_come()
                 # It leaves a spool behind.
-                victim = rng.choice([one for one in crowd.running if one.role == "caller"])
+                victim = rng.choice([member for member in crowd.running if member.role == "caller"])
                 crowd.kill(victim)
                 answers_come()
-                during = answers() - before
-                answered[name] = len(during)
-                median[name] = statistics.median(took for *_, took in during)
-            callers = [one for one in crowd.running if one.role == "caller"]
+                new_answers = answers() - answers_before
+                counts[name] = len(new_answers)
+                medians[name] = statistics.median(duration for *_, duration in new_answers)
+            callers = [member for member in crowd.running if member.role == "caller"]
             eventually(
                 lambda callers=callers: all(  # type: ignore[misc]
-                    size_of(tmp_path, one.number) < EMPTY for one in callers
+                    size_of(tmp_path, caller.number) < EMPTY for caller in callers
                 ),
                 "what waits is not handed over",
                 120,
@@ -82,21 +82,21 @@ def test_calls_are_answered_while_server_is_unavailable(
     for number in range(crowd.started):  # what the killed have left
         path = tmp_path / f"spool {number}"
         if path.exists():
-            journal = PostgresJournal(through, bandit="offers")
+            journal = PostgresJournal(proxied_dsn, bandit="offers")
             with SpoolJournal(journal, path) as spool:
                 assert spool.status.queued == 0
-    found = harness.assert_nothing_lost(crowd)
+    result = harness.assert_nothing_lost(crowd)
     lines = crowd.told("decision", "reward", "refused")
-    worst = max(took for *_, took in lines)
-    refused = [line for line in lines if line[0] == "refused"]
+    longest = max(duration for *_, duration in lines)
+    refusals = [line for line in lines if line[0] == "refused"]
     print(
-        f"\n{type(way).__name__}, {seconds:g} s each, answered meanwhile: {answered}; worst answer "
-        f"{worst:.3f} s, {len(refused)} of {len(lines)} refused; {found}"
+        f"\n{type(way).__name__}, {seconds:g} s each, answered meanwhile: {counts}; worst answer "
+        f"{longest:.3f} s, {len(refusals)} of {len(lines)} refused; {result}"
     )
-    assert max(median.values()) < PROMISED
-    assert worst < (PROMISED if full else BESIDE_OTHERS)
+    assert max(medians.values()) < PROMISED
+    assert longest < (PROMISED if full else BESIDE_OTHERS)
     # To give a decision of old back it must be read; everything new is taken.
-    assert all(what == "decision" and id for _, id, what, _ in refused)
+    assert all(kind == "decision" and id for _, id, kind, _ in refusals)
 
 
 def size_of(folder: Path, number: int) -> int:

@@ -37,10 +37,10 @@ def test_clock_jumps_by_a_day(
     doomed: PostgresServer, jump: int, window: timedelta, state: str
 ) -> None:
     """Ahead it ends no window, back it keeps none open; no delay is negative, nothing is lost."""
-    off = 0
+    offset = 0
     rewards = DefaultAfter(window)
-    made = Definition("offers", POLICY, rewards, partitions=2)
-    app = Service([made], doomed.dsn, learn=True, clock=lambda: system_clock() + off)
+    definition = Definition("offers", POLICY, rewards, partitions=2)
+    app = Service([definition], doomed.dsn, learn=True, clock=lambda: system_clock() + offset)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
 
         def decide() -> str:
@@ -49,7 +49,7 @@ def test_clock_jumps_by_a_day(
             return str(answer.json()["id"])
 
         ids = [decide() for _ in range(EACH)]
-        off = jump
+        offset = jump
         ids += [decide() for _ in range(EACH)]
         for id in ids[::2]:
             path = f"/v1/offers/decisions/{id}/reward"
@@ -63,8 +63,11 @@ def test_clock_jumps_by_a_day(
         assert (delays.cumulative[-1], 0 <= delays.total < 60) == (EACH, True)
     with PostgresJournal(doomed.dsn, bandit="offers") as journal:
         fold = partial(Fold, POLICY, rewards, partitions=2)
-        learned, records = check_saved(journal, fold, 3 * EACH)
-    assert learned.counts == dict.fromkeys(learned.counts, 0) | {"rewarded": EACH, state: EACH}
+        saved_fold, records = check_saved(journal, fold, 3 * EACH)
+    assert saved_fold.counts == dict.fromkeys(saved_fold.counts, 0) | {
+        "rewarded": EACH,
+        state: EACH,
+    }
     events = [record.event for record in chain.from_iterable(records)]
     times = [event.at_us for event in events if isinstance(event, Decision)]
     assert abs(max(times) - min(times) - DAY) < DAY / 100  # so it was that clock

@@ -17,18 +17,18 @@ def test_flipped_bits(town: Cluster) -> None:
     with Load(town.port) as load:
         later(lambda: len(load.answers) > 50)
         town.stop_learner()
-        known = len(town.records()[0])
-        later(lambda: len(town.records()[0]) > known + 50)  # that no learner has seen
+        count = len(town.records()[0])
+        later(lambda: len(town.records()[0]) > count + 50)  # that no learner has seen
         flip(town.server.dsn, "value", "starts_with(name, 'snapshot-piece/') AND length(value) > 0")
-        damaged = town.server.dsn, "event", "partition = 0 AND position = %s", known + 20
+        damaged = town.server.dsn, "event", "partition = 0 AND position = %s", count + 20
         flip(*damaged)
         town.learner = town.start("learn")
         later(lambda: town.learner.mentions("SnapshotWarning"))
-        later(lambda: town.learner.mentions(f"partition 0, position {known + 20} "))
+        later(lambda: town.learner.mentions(f"partition 0, position {count + 20} "))
         with closing(open_store(town.server.dsn).coordination("offers")) as coordination:
-            found = coordination.published()
-        assert found is not None
-        assert PublishedModel.read(found[1]).positions[0] < known + 20
+            publication = coordination.published()
+        assert publication is not None
+        assert PublishedModel.read(publication[1]).positions[0] < count + 20
         assert town.decider.decide()
         flip(*damaged)  # as if from a backup
     assert_nothing_lost(town, load)

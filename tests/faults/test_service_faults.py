@@ -55,17 +55,17 @@ def test_requests_succeed_while_database_is_unavailable(
         with outages(town, way)[kind]:
             time.sleep(seconds)
         time.sleep(3)
-    worst = max(load.waited(one) for one in load.answers)
-    still = sum(end - start for start, end in load.standstill.spells)
-    within = PROMISED if full else BESIDE_OTHERS
-    taken, quick = load.share(60.0), load.share(within)
+    longest = max(load.waited(answer) for answer in load.answers)
+    standstill = sum(end - start for start, end in load.standstill.spells)
+    limit = PROMISED if full else BESIDE_OTHERS
+    accepted, fast = load.share(60.0), load.share(limit)
     print(
-        f"\n{kind} for {seconds:g} s: {len(load.answers)} requests, {taken:.4%} taken, "
-        f"{quick:.4%} within {within:g} s, worst {worst:.3f} s, the machine stood still for "
-        f"{still:.2f} s; {assert_nothing_lost(town, load)}"
+        f"\n{kind} for {seconds:g} s: {len(load.answers)} requests, {accepted:.4%} taken, "
+        f"{fast:.4%} within {limit:g} s, worst {longest:.3f} s, the machine stood still for "
+        f"{standstill:.2f} s; {assert_nothing_lost(town, load)}"
     )
-    assert taken >= 0.999
-    assert quick >= (0.999 if full else 0.99)
+    assert accepted >= 0.999
+    assert fast >= (0.999 if full else 0.99)
     assert load.share(PROMISED) >= 0.75  # half of the requests come during the outage
 
 
@@ -76,13 +76,13 @@ def test_killed_decider_loses_nothing_during_outage(town: Cluster, way: Between)
         with cut_off(way):
             time.sleep(2)
             town.decider.kill()
-            before = list(load.answers)
+            answers_before = list(load.answers)
             time.sleep(1)
         assert town.lost(load)  # it is on the disk of the decider
         town.start_decider()
         time.sleep(2)
-    quick = sum(one.taken and load.waited(one) <= BESIDE_OTHERS for one in before)
-    assert quick >= 0.99 * len(before)
+    fast = sum(answer.taken and load.waited(answer) <= BESIDE_OTHERS for answer in answers_before)
+    assert fast >= 0.99 * len(answers_before)
     assert_nothing_lost(town, load)
 
 
@@ -92,26 +92,26 @@ def test_killed_decider_of_two_while_database_is_unavailable(
     """Callers go to the other, which hands over what the first has left."""
     seconds = 60.0 if full else 3.0
     port = free_port()
-    other = town.start("serve", "--port", str(port))
-    later(lambda: other.ask("GET", "/readyz")[0] == 200)
+    second = town.start("serve", "--port", str(port))
+    later(lambda: second.ask("GET", "/readyz")[0] == 200)
     with Load(town.port, port) as load:
         time.sleep(1)
         with cut_off(way):
             time.sleep(seconds / 2)
             town.decider.kill()
-            town.decider = other
+            town.decider = second
             time.sleep(seconds / 2)
         assert town.lost(load)
         time.sleep(3)
-    within = PROMISED if full else BESIDE_OTHERS
-    answered = sum(one.taken and load.waited(one) <= within for one in load.answers)
-    quick = answered / len(load.answers)
+    limit = PROMISED if full else BESIDE_OTHERS
+    count = sum(answer.taken and load.waited(answer) <= limit for answer in load.answers)
+    fast = count / len(load.answers)
     print(
         f"\none of two killed in an outage of {seconds:g} s: {len(load.answers)} requests, "
-        f"{quick:.4%} within {within:g} s; {assert_nothing_lost(town, load)}"
+        f"{fast:.4%} within {limit:g} s; {assert_nothing_lost(town, load)}"
     )
-    assert all(one.taken for one in load.answers)
-    assert quick >= (0.999 if full else 0.99)
+    assert all(answer.taken for answer in load.answers)
+    assert fast >= (0.999 if full else 0.99)
 
 
 def test_idle_transaction_of_another_client(town: Cluster, full: bool) -> None:
@@ -120,27 +120,27 @@ def test_idle_transaction_of_another_client(town: Cluster, full: bool) -> None:
     with (
         Load(town.port) as load,
         PostgresJournal(town.server.dsn, bandit="offers") as journal,
-        psycopg.connect(town.server.dsn) as other,
+        psycopg.connect(town.server.dsn) as blocker,
     ):
         time.sleep(1)
         for partition in range(journal.partitions):
-            append_in(other, journal, 1, partition)
-        before = town.records()
+            append_in(blocker, journal, 1, partition)
+        records_before = town.records()
         time.sleep(seconds)
-        assert town.records() == before
+        assert town.records() == records_before
         with urlopen(f"http://127.0.0.1:{town.port}/metrics", timeout=10) as answer:
             assert 'belated_journal_unavailable{bandit="offers"} 1.0' in answer.read().decode()
-        other.commit()
-        ends = [len(one) for one in before]
-        assert [one[end].event for one, end in zip(town.records(), ends, strict=True)] == [
-            Settled(partition, 1) for partition in range(journal.partitions)
-        ]
+        blocker.commit()
+        lengths = [len(records) for records in records_before]
+        assert [
+            records[end].event for records, end in zip(town.records(), lengths, strict=True)
+        ] == [Settled(partition, 1) for partition in range(journal.partitions)]
         time.sleep(2)
-    within = PROMISED if full else BESIDE_OTHERS
-    quick = load.share(within)
-    found = assert_nothing_lost(town, load)
-    print(f"\na transaction idle for {seconds:g} s: {quick:.4%} within {within:g} s; {found}")
-    assert quick >= (0.999 if full else 0.99)
+    limit = PROMISED if full else BESIDE_OTHERS
+    fast = load.share(limit)
+    result = assert_nothing_lost(town, load)
+    print(f"\na transaction idle for {seconds:g} s: {fast:.4%} within {limit:g} s; {result}")
+    assert fast >= (0.999 if full else 0.99)
 
 
 def test_sigterm_while_database_is_unavailable(town: Cluster, way: Between) -> None:
@@ -152,10 +152,10 @@ def test_sigterm_while_database_is_unavailable(town: Cluster, way: Between) -> N
             start = time.monotonic()
             town.decider.send(signal.SIGTERM)
             assert town.decider.ended() == 0
-            took = time.monotonic() - start
+            seconds = time.monotonic() - start
         assert town.lost(load)
         town.start_decider()
-    assert took < 20
+    assert seconds < 20
     assert_nothing_lost(town, load)
 
 
@@ -179,10 +179,10 @@ def test_kills(town: Cluster, victim: str, full: bool) -> None:
                 town.decider.kill()
                 town.start_decider()
         time.sleep(1)
-    assert all(one.taken for one in load.answers)  # of those that tried again too
-    found = assert_nothing_lost(town, load)
+    assert all(answer.taken for answer in load.answers)  # of those that tried again too
+    result = assert_nothing_lost(town, load)
     print(
-        f"\n{victim}: {len(load.answers)} requests, {load.share(60.0):.4%} taken at once; {found}"
+        f"\n{victim}: {len(load.answers)} requests, {load.share(60.0):.4%} taken at once; {result}"
     )
     if victim != "decider":
         assert load.share(60.0) >= 0.999

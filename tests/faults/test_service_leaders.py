@@ -19,7 +19,7 @@ def test_learner_suspended_beyond_its_lease(town: Cluster) -> None:
     with Load(town.port) as load:
         time.sleep(1)
         first.send(signal.SIGSTOP)
-        led = second.heard("this learner leads")
+        line = second.heard("this learner leads")
         versions = [town.state()["version"]]
         first.send(signal.SIGCONT)  # in the midst of whatever it did as the leader
         first.heard("this learner is on standby")
@@ -27,10 +27,10 @@ def test_learner_suspended_beyond_its_lease(town: Cluster) -> None:
             time.sleep(0.05)
             versions.append(town.state()["version"])
     assert versions == sorted(versions)
-    assert led["epoch"] == 2
+    assert line["epoch"] == 2
     with psycopg.connect(town.server.dsn) as connection:
-        find = "SELECT version FROM belated.cell WHERE name LIKE 'owner/%'"
-        epochs = connection.execute(find).fetchall()
+        query = "SELECT version FROM belated.cell WHERE name LIKE 'owner/%'"
+        epochs = connection.execute(query).fetchall()
     assert epochs == [(2,)] * PARTITIONS
     town.learner = second
     assert_nothing_lost(town, load)

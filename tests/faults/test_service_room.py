@@ -23,10 +23,10 @@ MANY = 500
 @pytest.fixture(scope="module")
 def disk() -> Iterator[SmallDisk]:
     """A small one where it can be mounted."""
-    made = SmallDisk()
-    made.place.chmod(0o777)
-    yield made
-    made.close()
+    small_disk = SmallDisk()
+    small_disk.place.chmod(0o777)
+    yield small_disk
+    small_disk.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server = PostgresServer({"max_connections": "9", "superuser_reserved_connections": "0"})
     try:
         PostgresJournal.create_tables(server.dsn)
-        found = Cluster(server, tmp_path_factory.mktemp("town"), spool=False)
+        cluster = Cluster(server, tmp_path_factory.mktemp("town"), spool=False)
         try:
-            found.wait()
-            yield found
+            cluster.wait()
+            yield cluster
         finally:
-            found.close()
+            cluster.close()
     finally:
         disk.make_room()
         server.stop()
@@ -64,37 +64,37 @@ def no_room(town: Cluster, disk: SmallDisk) -> Iterator[None]:
 @contextmanager
 def no_lock(town: Cluster, disk: SmallDisk) -> Iterator[None]:
     """While another holds a partition: one of those that the batch needs."""
-    with psycopg.connect(town.server.dsn) as other:
-        other.execute("SELECT FROM belated.partition WHERE partition = 1 FOR UPDATE")
+    with psycopg.connect(town.server.dsn) as blocker:
+        blocker.execute("SELECT FROM belated.partition WHERE partition = 1 FOR UPDATE")
         yield
 
 
 @contextmanager
 def no_connection(town: Cluster, disk: SmallDisk) -> Iterator[None]:
     """While others have all connections, those of the service too."""
-    others: list[psycopg.Connection] = []
+    connections: list[psycopg.Connection] = []
 
     def all_are_ours() -> bool:
         try:
             while True:
-                others.append(psycopg.connect(town.server.dsn, autocommit=True))
+                connections.append(psycopg.connect(town.server.dsn, autocommit=True))
         except psycopg.OperationalError:
             pass
-        ours = [one.info.backend_pid for one in others]
-        ended = others[0].execute(
+        pids = [connection.info.backend_pid for connection in connections]
+        terminated = connections[0].execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE backend_type = 'client backend' AND pid <> ALL (%s)",
-            (ours,),
+            (pids,),
         )
-        return not ended.fetchall()
+        return not terminated.fetchall()
 
-    others.append(psycopg.connect(town.server.dsn, autocommit=True))
+    connections.append(psycopg.connect(town.server.dsn, autocommit=True))
     try:
         later(all_are_ours)
         yield
     finally:
-        for one in others:
-            one.close()
+        for connection in connections:
+            connection.close()
 
 
 @pytest.mark.parametrize("trouble", [no_room, no_lock, no_connection])
@@ -107,23 +107,23 @@ def test_full_disk_returns_503_and_stores_no_part_of_a_batch(
     """It says when to come again; then the same process takes the batch, and all is learned."""
     if trouble is no_lock and not full:
         pytest.skip("a lock is waited for for 10 s: at full size only")
-    offers = [
+    requests = [
         {"rows": ROWS, "id": f"{trouble.__name__}-{n}", "first_attempt": True} for n in range(MANY)
     ]
 
     def ask() -> httpx.Response:
         url = f"http://127.0.0.1:{town.port}/v1/offers/decisions/batch"
-        return httpx.post(url, json={"requests": offers}, timeout=30)
+        return httpx.post(url, json={"requests": requests}, timeout=30)
 
-    before = town.records()
+    records_before = town.records()
     with trouble(town, disk):
         for _ in range(2):
             answer = ask()
             assert answer.status_code == 503, answer.text
             assert answer.headers["retry-after"] == "1"
             assert "nothing was stored" in answer.json()["detail"]
-    assert town.records() == before
+    assert town.records() == records_before
     later(lambda: ask().status_code == 201)
-    total = sum(map(len, before)) + MANY
+    total = sum(map(len, records_before)) + MANY
     assert sum(map(len, town.records())) == total
     later(lambda: town.state().get("version") == total, "the learner does not go on")

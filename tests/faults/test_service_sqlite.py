@@ -45,13 +45,13 @@ class FileTown(Cluster):
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[FileTown]:
     """It serves, and has learned a little."""
-    found = FileTown(tmp_path)
+    file_town = FileTown(tmp_path)
     try:
-        found.wait()
-        found.decider.reward(found.decider.decide())
-        yield found
+        file_town.wait()
+        file_town.decider.reward(file_town.decider.decide())
+        yield file_town
     finally:
-        found.close()
+        file_town.close()
 
 
 @pytest.mark.parametrize("victim", ["decider", "learner", "both"])
@@ -69,9 +69,9 @@ def test_kills_on_one_file(town: FileTown, victim: str, full: bool) -> None:
             if victim in ("learner", "both"):
                 town.start_learner()
         time.sleep(1)
-    assert all(one.taken for one in load.answers)  # of those that tried again too
-    found = assert_nothing_lost(town, load)
-    print(f"\n{victim}: {len(load.answers)} requests, {load.share(60.0):.4%} at once; {found}")
+    assert all(answer.taken for answer in load.answers)  # of those that tried again too
+    result = assert_nothing_lost(town, load)
+    print(f"\n{victim}: {len(load.answers)} requests, {load.share(60.0):.4%} at once; {result}")
     if victim == "learner":
         assert load.share(60.0) >= 0.999
     with sqlite3.connect(town.path) as connection:

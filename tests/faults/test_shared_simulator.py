@@ -15,10 +15,10 @@ PATIENCE = 200
 def test_laws_hold_under_every_fault(full: bool) -> None:
     """M, O and W hold in every run, beside the laws of any service."""
     seeds = range(10_000) if full else [*range(8), 26, 29, 50012, 50255]  # four that have failed
-    done = sweep(seeds, jobs=2, shared=True)
-    assert not done.failures, "\n".join(done.failures.values())
+    result = sweep(seeds, jobs=2, shared=True)
+    assert not result.failures, "\n".join(result.failures.values())
     if full:
-        assert not done.never
+        assert not result.never
 
 
 def test_a_run_is_its_seed() -> None:
@@ -45,5 +45,5 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
     from tests.simulator.store import Store
 
     monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
-    done = sweep([3], shared=True)
-    assert done.failures[3].endswith("python -m tests.simulator --shared 3")
+    result = sweep([3], shared=True)
+    assert result.failures[3].endswith("python -m tests.simulator --shared 3")

@@ -39,16 +39,16 @@ def test_what_failed_once_holds(seed: int) -> None:
 
 def test_laws_hold_under_every_fault(full: bool) -> None:
     """H, X, C and L hold in every run, and no fault is missing from the runs."""
-    done = sweep(range(10_000 if full else 200), jobs=2)
-    assert not done.failures, "\n".join(done.failures.values())
-    assert not done.never
+    result = sweep(range(10_000 if full else 200), jobs=2)
+    assert not result.failures, "\n".join(result.failures.values())
+    assert not result.never
 
 
 def test_a_run_is_its_seed(full: bool) -> None:
     """Line by line the same in processes that hash text in different ways."""
     seeds = [str(seed) for seed in range(1000, 1020 if full else 1010)]
     command = [sys.executable, "-m", "tests.simulator", "--brief", *seeds]
-    found = [
+    outputs = [
         subprocess.run(
             command,
             cwd=KEPT.parents[2],
@@ -59,8 +59,8 @@ def test_a_run_is_its_seed(full: bool) -> None:
         ).stdout
         for hashing in ("1", "2")
     ]
-    assert found[0].count("trace") == len(seeds)
-    assert found[0] == found[1]
+    assert outputs[0].count("trace") == len(seeds)
+    assert outputs[0] == outputs[1]
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
@@ -74,8 +74,8 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
 def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command stands with the seed; the same command then fails too."""
     monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
-    done = sweep([3])
-    assert done.failures[3].endswith("python -m tests.simulator 3")
+    result = sweep([3])
+    assert result.failures[3].endswith("python -m tests.simulator 3")
     with pytest.raises(ZeroDivisionError):
         main(["3", "--brief"])
 
@@ -85,9 +85,9 @@ def test_the_command_prints_what_happened(
 ) -> None:
     """One run line by line; many with a table of all faults; how far it is, on a terminal."""
     assert main(["5"]) == 0
-    told = capsys.readouterr().out
-    assert "all agree on" in told
-    assert told.splitlines()[-1].startswith("seed 5: trace ")
+    printed = capsys.readouterr().out
+    assert "all agree on" in printed
+    assert printed.splitlines()[-1].startswith("seed 5: trace ")
     main(["--seeds", "4", "--first", "5"])
     output = capsys.readouterr()
     assert all(name in output.out for name in FAULTS)
@@ -114,12 +114,12 @@ class TestSimulatedJournal(JournalContract, ShelfContract):
     def test_an_owner_who_was_superseded_cannot_save(self) -> None:
         """Until it acquires the partition anew."""
         clock = ManualClock()
-        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
-            assert isinstance(other, SimulatedJournal)
-            one.acquire(0)
-            other.acquire(0)
+        with self.open_journal(1, clock) as owner, self.reopen(owner, clock) as rival:
+            assert isinstance(rival, SimulatedJournal)
+            owner.acquire(0)
+            rival.acquire(0)
             with pytest.raises(OwnerFenced):
-                one.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
-            other.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
-            one.acquire(0)
-            one.save(Snapshot(0, 0, "v1", {"ledger": b"1"}))
+                owner.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
+            rival.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
+            owner.acquire(0)
+            owner.save(Snapshot(0, 0, "v1", {"ledger": b"1"}))

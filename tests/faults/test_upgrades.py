@@ -50,39 +50,39 @@ def test_rolling_upgrade_and_rollback(pair: str, dsn: str, tmp_path: Path, full:
 
     Both releases serve on the tables of the newer. One release alone is a rolling restart.
     """
-    old = present()
-    new = following(tmp_path / "following") if "following" in pair else present()
-    old.migrate(dsn, 0)
-    with closing(Fleet(dsn, tmp_path, old)) as fleet:
+    old_release = present()
+    new_release = following(tmp_path / "following") if "following" in pair else present()
+    old_release.migrate(dsn, 0)
+    with closing(Fleet(dsn, tmp_path, old_release)) as fleet:
         with Balanced(*fleet.ports) as load:
-            new.migrate(dsn, old.tables)
+            new_release.migrate(dsn, old_release.tables)
             for _ in range(2 if full else 1):
-                upgrade(fleet, dsn, new)
-                go_back(fleet, old)
+                upgrade(fleet, dsn, new_release)
+                go_back(fleet, old_release)
         later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
     assert load.taken_out >= 4
-    check(dsn, load, old)
+    check(dsn, load, old_release)
 
 
 def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path: Path) -> None:
     """The learner halts, and says where; deciders go on; a newer learner takes over from there."""
-    old, new = present(), following(tmp_path / "following")
-    old.migrate(dsn, 0)
-    with closing(Fleet(dsn, tmp_path, old)) as fleet:
+    old_release, new_release = present(), following(tmp_path / "following")
+    old_release.migrate(dsn, 0)
+    with closing(Fleet(dsn, tmp_path, old_release)) as fleet:
         with Balanced(*fleet.ports) as load:
-            new.migrate(dsn, old.tables)
-            use_what_is_new(new, dsn, fleet)
-            said = fleet.learner.heard("a learner failed and is restarted")
-            assert "(kind 40), written by a newer release" in said["error"]
+            new_release.migrate(dsn, old_release.tables)
+            use_what_is_new(new_release, dsn, fleet)
+            line = fleet.learner.heard("a learner failed and is restarted")
+            assert "(kind 40), written by a newer release" in line["error"]
             stopped = fleet.deciders[0].state()["version"]
             time.sleep(5)
             assert fleet.deciders[0].state()["version"] == stopped
-            newer = fleet.start_learner(new)
-            newer.heard("this learner leads")
+            learner = fleet.start_learner(new_release)
+            learner.heard("this learner leads")
             later(lambda: fleet.deciders[0].state()["version"] > stopped)
             fleet.stop_learner()
-            fleet.learner = newer
+            fleet.learner = learner
         later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
-    check(dsn, load, new)
+    check(dsn, load, new_release)

@@ -131,8 +131,8 @@ class Cluster:
 
     def left_behind(self) -> bool:
         """Whether a process that was killed had left events in its spool."""
-        said = "delivered the events in the spool of a stopped process"
-        return any(one.said(said) is not None for one in self._started)
+        message = "delivered the events in the spool of a stopped process"
+        return any(process.said(message) is not None for process in self._started)
 
     def close(self) -> None:
         """End all that still runs."""
@@ -151,20 +151,20 @@ def assert_nothing_lost(town: Cluster, load: Load) -> str:
     """
     later(lambda: not town.lost(load), "something was lost")
     later(lambda: _knows_all(town), "the model does not know all")
-    told = town.state()
+    state = town.state()
     town.stop_learner()
     with town.journal() as journal:
-        learned, records = check_saved(journal, _empty, told["version"])
+        learner_fold, records = check_saved(journal, _empty, state["version"])
     assert {
-        "observations": learned.model.n,
-        "pending": learned.model.pending,
-    }.items() <= told.items()
-    twice = _check_once(load, learned, records)
-    assert not twice or town.left_behind(), f"decided twice: {twice}"
+        "observations": learner_fold.model.n,
+        "pending": learner_fold.model.pending,
+    }.items() <= state.items()
+    repeated = _check_once(load, learner_fold, records)
+    assert not repeated or town.left_behind(), f"decided twice: {repeated}"
     return (
         f"{len(load.acknowledged('decision'))} decisions and "
         f"{len(load.acknowledged('reward'))} rewards acknowledged, 0 lost; "
-        f"{learned.version} records, {learned.counters}, as the oracle says"
+        f"{learner_fold.version} records, {learner_fold.counters}, as the oracle says"
     )
 
 
@@ -181,17 +181,17 @@ def check_saved(
     Returns:
         What it knows, and the records of each partition.
     """
-    learned, replayed = make(), make()
-    learned.load(journal)
-    assert learned.version >= version
-    learned.catch_up(journal)
-    records = [journal.read(p, 0, learned.positions[p]) for p in range(journal.partitions)]
+    learner_fold, replayed = make(), make()
+    learner_fold.load(journal)
+    assert learner_fold.version >= version
+    learner_fold.catch_up(journal)
+    records = [journal.read(p, 0, learner_fold.positions[p]) for p in range(journal.partitions)]
     for record in chain.from_iterable(records):
         replayed.take(record)
-    check_counts("the learner", learned)
-    check_same("H", "the learner", learned, replayed)
-    check_oracle(learned, expected_of(learned, records))  # sums to 1e-9
-    return learned, records
+    check_counts("the learner", learner_fold)
+    check_same("H", "the learner", learner_fold, replayed)
+    check_oracle(learner_fold, expected_of(learner_fold, records))  # sums to 1e-9
+    return learner_fold, records
 
 
 def _empty() -> Fold:
@@ -210,14 +210,14 @@ def _check_once(load: Load, fold: Fold, records: list[list[Record]]) -> set[str]
         killed while the first one waited in its spool may be given a second: it is marked as a
         conflict, and one of the two counts.
     """
-    made: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    decisions: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for record in chain.from_iterable(records):
         if isinstance(record.event, Decision):
-            made[record.event.id].append((record.partition, record.event.index))
+            decisions[record.event.id].append((record.partition, record.event.index))
     for id, answer in load.acknowledged("decision").items():
-        assert answer.chosen in [index for _, index in made[id]], f"{id!r} is another decision"
-    for id in load.acknowledged("reward").keys() & made.keys():
-        entry = fold.ledgers[made[id][0][0]].entry(id)
+        assert answer.chosen in [index for _, index in decisions[id]], f"{id!r} is another decision"
+    for id in load.acknowledged("reward").keys() & decisions.keys():
+        entry = fold.ledgers[decisions[id][0][0]].entry(id)
         assert entry is not None
         assert (entry.state, entry.value) == ("rewarded", value_of(id))
-    return {id for id, found in made.items() if len(found) > 1}
+    return {id for id, decisions_of_id in decisions.items() if len(decisions_of_id) > 1}

@@ -129,7 +129,7 @@ def write(
     log = Log(folder / f"log {number}")
     spool = folder / f"spool {number}" if with_spool else None
     bandit = opened(where, partitions, spool)
-    waiting: list[str] = []
+    ids: list[str] = []
 
     def timed(what: str, id: str, call: Callable[[], T]) -> T | None:
         """Without a spool the same call is made until it succeeds."""
@@ -139,13 +139,13 @@ def write(
         except JournalUnavailable:
             log.write("refused", id, what, time.monotonic() - start)
             return None
-        took = time.monotonic() - start
-        for one in answer if isinstance(answer, list) else [answer]:
-            if isinstance(one, Decision):
-                log.write("decision", one.id, one.index, took)
-                waiting.append(one.id)
+        seconds = time.monotonic() - start
+        for decision in answer if isinstance(answer, list) else [answer]:
+            if isinstance(decision, Decision):
+                log.write("decision", decision.id, decision.index, seconds)
+                ids.append(decision.id)
         if what == "reward":
-            log.write("reward", id, part, took)
+            log.write("reward", id, part, seconds)
         return answer
 
     n = 0
@@ -157,14 +157,14 @@ def write(
         timed("decision", name or "", lambda: bandit.decide(rows=rows, id=name))  # noqa: B023
         if n % 10 == 0:
             timed("decisions", "", lambda: bandit.decide_many(rows=[np.eye(DIM)] * 3))
-        waiting.append(f"{number}-{n + rng.randint(1, 5)}")  # before it is decided, if ever
-        rng.shuffle(waiting)
+        ids.append(f"{number}-{n + rng.randint(1, 5)}")  # before it is decided, if ever
+        rng.shuffle(ids)
         for _ in range(rng.randint(0, 3)):
-            id = waiting[-1] if rng.random() < 0.3 else waiting.pop()  # some of them again
+            id = ids[-1] if rng.random() < 0.3 else ids.pop()  # some of them again
             part = rng.choice(["", "", "click"])
             value = value_of(id, part)
             timed("reward", id, lambda: bandit.observe(id, value, part=part))  # noqa: B023
-            if not waiting:
+            if not ids:
                 break
         if n % 7 == number % 7:
             _as_it_goes(bandit.save)

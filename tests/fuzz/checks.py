@@ -78,22 +78,22 @@ def strangers_are_kept_out(
     about_bandit = "{bandit}" in case.operation.path
     keys = STRANGERS["keys"] | {"lesser": STRANGERS["without"][scope]}
     if about_bandit:
-        asking = [list(keys)[next(_turns) % len(keys)]]  # one after the other
+        clients = [list(keys)[next(_turns) % len(keys)]]  # one after the other
     else:  # there is little to vary; and most of it takes the scope alone
-        asking = [who for who in keys if who != "foreign"]
-    for who in asking:
+        clients = [client for client in keys if client != "foreign"]
+    for client in clients:
         request = response.request.copy()
         request.headers.pop("authorization", None)
-        if keys[who] is not None:
-            request.headers["authorization"] = f"Bearer {keys[who]}"
+        if keys[client] is not None:
+            request.headers["authorization"] = f"Bearer {keys[client]}"
         for name in STRANGERS["known"]:
-            for place in ("/v1/", "/flags/"):
+            for prefix in ("/v1/", "/flags/"):
                 url = str(request.url)
-                request.url = url.replace(f"{place}{name}", f"{place}{STRANGERS['place']}", 1)
-        again = _session.send(request, timeout=30)
-        expected = {403} if who in ("foreign", "lesser") else {401}
+                request.url = url.replace(f"{prefix}{name}", f"{prefix}{STRANGERS['place']}", 1)
+        result = _session.send(request, timeout=30)
+        expected = {403} if client in ("foreign", "lesser") else {401}
         if response.status_code in (400, 404, 405):  # no such route, or no text: nobody is asked
             expected.add(response.status_code)
-        if who == "nobody" and scope == "reward":  # a token may be in the body: it is read first
+        if client == "nobody" and scope == "reward":  # a token may be in the body: it is read first
             expected |= {400, 403, 413, 415, 422}
-        assert again.status_code in expected, f"{who} was answered with {again.status_code}"
+        assert result.status_code in expected, f"{client} was answered with {result.status_code}"

@@ -24,10 +24,10 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
     """For a bandit that takes rows, and rewards from 0 to 1; and for another that is switched."""
     schemas = document["components"]["schemas"]
     row = {"type": "array", "items": _NUMBER, "minItems": dim, "maxItems": dim}
-    offer = schemas["DecisionRequest"]["properties"]
-    offer["rows"] = {"type": "array", "items": row, "minItems": 1}
-    offer["dim"] = {"enum": [dim, None]}
-    offer["context"] = _NOTHING
+    properties = schemas["DecisionRequest"]["properties"]
+    properties["rows"] = {"type": "array", "items": row, "minItems": 1}
+    properties["dim"] = {"enum": [dim, None]}
+    properties["context"] = _NOTHING
     schemas["DecisionRequest"]["required"] = ["rows"]
     schemas["EvaluationRequest"]["properties"]["context"] = _often({})
     for name in ("RewardBody", "NamedReward", "SubjectRewardBody"):
@@ -38,17 +38,17 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
 def for_features(document: dict[str, Any], bandit: str, switched: str) -> dict[str, Any]:
     """For a bandit that reads an age from the context, and a price from each action."""
     schema = document["components"]["schemas"]["DecisionRequest"]
-    offer = schema["properties"]
-    offer["rows"] = offer["dim"] = _NOTHING
-    offer["context"] = _record("age")
-    offer["actions"] = {
+    properties = schema["properties"]
+    properties["rows"] = properties["dim"] = _NOTHING
+    properties["context"] = _record("age")
+    properties["actions"] = {
         "type": "object",
         "propertyNames": {"type": "string", "maxLength": 128},
         "additionalProperties": _record("price"),
         "minProperties": 1,
     }
     schema["required"] = ["context", "actions"]
-    flag = {"age": _NUMBER, "actions": offer["actions"]}
+    flag = {"age": _NUMBER, "actions": properties["actions"]}
     document["components"]["schemas"]["EvaluationRequest"]["properties"]["context"] = _often(flag)
     return _of_bandits(document, bandit, switched)
 
@@ -56,8 +56,8 @@ def for_features(document: dict[str, Any], bandit: str, switched: str) -> dict[s
 def _often(properties: dict[str, Any]) -> dict[str, Any]:
     """Any context of an evaluation, and half of the time one with a user and these properties."""
     properties = {"targetingKey": {"type": "string", "minLength": 1}, **properties}
-    known = {"type": "object", "properties": properties, "required": list(properties)}
-    return {"anyOf": [known, {"type": "object"}]}
+    complete = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"anyOf": [complete, {"type": "object"}]}
 
 
 def _record(name: str) -> dict[str, Any]:
@@ -80,17 +80,17 @@ def _of_bandits(document: dict[str, Any], bandit: str, switched: str) -> dict[st
                 else:
                     parameter["schema"] = _marked(parameter["schema"])
     schemas = document["components"]["schemas"]
-    for sent in ("DecisionRequest", "RewardBody", "NamedReward", "ModeBody", "ActionBody"):
-        schemas[sent]["properties"] = _marked(schemas[sent]["properties"])
+    for schema_name in ("DecisionRequest", "RewardBody", "NamedReward", "ModeBody", "ActionBody"):
+        schemas[schema_name]["properties"] = _marked(schemas[schema_name]["properties"])
     return document
 
 
 def _marked(schema: Any) -> Any:
     """A schema in which every text may have the canary, too."""
     if isinstance(schema, list):
-        return [_marked(one) for one in schema]
+        return [_marked(element) for element in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "string" and schema.get("format") != "date-time":
         return {"anyOf": [schema, _MARKED]}
-    return {name: _marked(one) for name, one in schema.items()}
+    return {name: _marked(item) for name, item in schema.items()}

@@ -21,14 +21,14 @@ EMPTY = b"0\r\n\r\n"
 
 def message(*lines: str | bytes, body: bytes = b"", end: bytes = b"\r\n") -> bytes:
     """A request of these lines."""
-    told = [one.encode("latin-1") if isinstance(one, str) else one for one in lines]
-    return end.join([*told, b"", b""]) + body
+    encoded = [line.encode("latin-1") if isinstance(line, str) else line for line in lines]
+    return end.join([*encoded, b"", b""]) + body
 
 
 def post(*headers: str | bytes, body: bytes = OFFER, end: bytes = b"\r\n") -> bytes:
     """A request for a decision, with these headers besides those that it needs."""
-    first = (f"POST {PATH} HTTP/1.1", "Host: here", "Content-Type: application/json")
-    return message(*first, *headers, body=body, end=end)
+    start = (f"POST {PATH} HTTP/1.1", "Host: here", "Content-Type: application/json")
+    return message(*start, *headers, body=body, end=end)
 
 
 LENGTH = f"Content-Length: {len(OFFER)}"
@@ -45,7 +45,7 @@ def _lengths() -> dict[str, bytes]:
         "18446744073709551638", "9223372036854775808", "00000000000000000000000000", "NaN", "abc",
         "_22", "2_2", "022x", '"22"', "22\t22",
     ]  # fmt: skip
-    found = {
+    cases = {
         f"length {value[:30]!r}": post(f"Content-Length: {value}".encode("utf-8", "replace"))
         for value in values
     }
@@ -53,8 +53,8 @@ def _lengths() -> dict[str, bytes]:
         "Content-Length ", " Content-Length", "Content_Length", "Content-Length\t", "Content-Length\x00",
         "Content\xadLength", "Content-Lengt\xe8", "\x0bContent-Length", "Content-Length\r", "C ontent-Length",
     ]  # fmt: skip
-    found |= {f"length as {name!r}": post(f"{name}: {len(OFFER)}") for name in names}
-    found |= {
+    cases |= {f"length as {name!r}": post(f"{name}: {len(OFFER)}") for name in names}
+    cases |= {
         "two lengths that differ": post("Content-Length: 5", LENGTH),
         "two lengths that differ, the other way": post(LENGTH, "Content-Length: 5"),
         "two lengths that agree": post(LENGTH, LENGTH),
@@ -67,7 +67,7 @@ def _lengths() -> dict[str, bytes]:
             "GET /livez HTTP/1.1", "Host: here", f"Content-Length: {len(INNER)}", body=INNER
         ),
     }
-    return found
+    return cases
 
 
 def _codings() -> dict[str, bytes]:
@@ -79,11 +79,11 @@ def _codings() -> dict[str, bytes]:
         "chun\tked", "chun ked", "chunked\xa0", "\xffchunked", "deflate, chunked", "compress",
         "chunked\r\n chunked", "\r\n chunked", "trailers, chunked", "chunked; foo=bar", "nchunked",
     ]  # fmt: skip
-    found = {
+    cases = {
         f"length and coding {value!r}": post(CL, f"Transfer-Encoding: {value}", body=CL_TE)
         for value in values
     }
-    found |= {
+    cases |= {
         f"coding {value!r}": post(f"Transfer-Encoding: {value}", body=CL_TE)
         for value in values
         if value.strip().lower() != "chunked"
@@ -94,8 +94,8 @@ def _codings() -> dict[str, bytes]:
         "X: y\rTransfer-Encoding", "Transfer-Encoding\r\n ", "Transfer-Encod\xefng", "\xa0Transfer-Encoding",
         "Foo: bar\r\n\tTransfer-Encoding", "\x7fTransfer-Encoding",
     ]  # fmt: skip
-    found |= {f"coding as {name!r}": post(CL, f"{name}: chunked", body=CL_TE) for name in names}
-    found |= {
+    cases |= {f"coding as {name!r}": post(CL, f"{name}: chunked", body=CL_TE) for name in names}
+    cases |= {
         "coding without a blank": post(CL, "Transfer-Encoding:chunked", body=CL_TE),
         "two codings": post(CHUNKED, CHUNKED, body=CL_TE),
         "two codings, one unknown": post(CHUNKED, "Transfer-Encoding: cow", body=CL_TE),
@@ -108,7 +108,7 @@ def _codings() -> dict[str, bytes]:
         "length named as hop": post(CL, "Connection: close, Content-Length", body=CL_TE),
         "TE": post(CL, "TE: chunked", body=CL_TE),
     }  # fmt: skip
-    return found
+    return cases
 
 
 def _chunks() -> dict[str, bytes]:
@@ -159,7 +159,7 @@ def _chunks() -> dict[str, bytes]:
 
 
 def _lines() -> dict[str, bytes]:
-    starts = [
+    start_lines = [
         "", " ", "GET", "GET /livez", "GET  /livez HTTP/1.1", "GET /livez  HTTP/1.1", " GET /livez HTTP/1.1",
         "GET\t/livez\tHTTP/1.1", "get /livez HTTP/1.1", "GE T /livez HTTP/1.1", "G\x00T /livez HTTP/1.1",
         "GET /livez HTTP/1.1 ", "GET /livez HTTP/1.1 x", "GET /livez HTTP/1.2", "GET /livez HTTP/2",
@@ -178,7 +178,7 @@ def _lines() -> dict[str, bytes]:
         "PRI * HTTP/2.0", "SOURCE /livez HTTP/1.1", "M-SEARCH * HTTP/1.1", "DESCRIBE /livez RTSP/1.0",
         "BREW /livez HTTP/1.1", "\x16\x03\x01\x02", "GET /livez?" + "a=b&" * 20_000 + " HTTP/1.1",
     ]  # fmt: skip
-    found = {f"line {start[:40]!r}": message(start, "Host: here") for start in starts}
+    cases = {f"line {start[:40]!r}": message(start, "Host: here") for start in start_lines}
     headers: list[str | bytes] = [
         "", "X", ":", ": y", "X:", "X y", "X : y", "X\t: y", " X: y", "\tX: y", "X: y\r\n z", "X: y\r\n\tz",
         "X\x00: y", "X: \x00", "X: \x01", "X: \x7f", "X: a\rb", "X: a\nb", "X: a\r\rb", "X(: y", "X\xe9: y", "X: \xe9",
@@ -189,8 +189,8 @@ def _lines() -> dict[str, bytes]:
         b"X: \xff\xfe", b"\xef\xbb\xbfX: y", "X" * 70_000 + ": y", "X: " + "y" * 70_000, "X: y\r\n" * 150 + "X: y",
         "Authorization: a\r\nAuthorization: b", "Origin: null\r\nOrigin: null", "Content-Type: a\r\nContent-Type: b",
     ]  # fmt: skip
-    found |= {f"header {header[:40]!r}": post(header, LENGTH) for header in headers}
-    found |= {
+    cases |= {f"header {header[:40]!r}": post(header, LENGTH) for header in headers}
+    cases |= {
         "lines ended by LF": post(LENGTH, end=b"\n"),
         "lines ended by CR": post(LENGTH, end=b"\r"),
         "lines ended by LF CR": post(LENGTH, end=b"\n\r"),
@@ -219,7 +219,7 @@ def _lines() -> dict[str, bytes]:
             "Connection: upgrade", "Upgrade: h2c", LENGTH, body=OFFER + INNER
         ),
     }  # fmt: skip
-    return found
+    return cases
 
 
 CORPUS = {**_lengths(), **_codings(), **_chunks(), **_lines()}

@@ -75,7 +75,7 @@ def before(name: str, behind: int, folder: Path) -> Iterator[int]:
     file = folder / f"{name}.conf"
     file.write_text(text.format(folder=folder, behind=behind, port=port))
     (folder / "nginx").mkdir(exist_ok=True)
-    arguments = [one.format(folder=folder, file=file) for one in command[1:]]
+    arguments = [argument.format(folder=folder, file=file) for argument in command[1:]]
     environment = os.environ | {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen([program, *arguments], stdout=log, stderr=log, env=environment)

@@ -36,8 +36,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Service:
 @pytest.fixture(scope="module")
 def serving(app: Service) -> Iterator[Serving]:
     """It runs."""
-    with served(app) as found:
-        yield found
+    with served(app) as handle:
+        yield handle
 
 
 def sent_alone(port: int, data: bytes) -> bytes:
@@ -61,22 +61,26 @@ def test_the_corpus_is_large() -> None:
 
 def test_what_is_hidden_would_be_answered(serving: Serving, app: Service) -> None:
     """Else all of this would prove nothing."""
-    before_ = hidden(app)
+    hidden_before = hidden(app)
     assert statuses(serving.port, INNER) == [200, 200]
-    assert hidden(app) == before_ + 1
+    assert hidden(app) == hidden_before + 1
 
 
 @pytest.mark.parametrize("case", CORPUS)
 def test_straight(serving: Serving, app: Service, case: str) -> None:
     """As many answers as requests were read, all but one refused, and then the end."""
-    asked, smuggled = sum(app.requests.values()), hidden(app)
+    requests_before, hidden_before = sum(app.requests.values()), hidden(app)
     decisions = app.bandits["corpus"].stats.decisions
-    found = [one for one in answers_in(sent_alone(serving.port, CORPUS[case])) if one.status != 100]
-    assert sum(app.requests.values()) - asked == len(found)
-    assert all(one.status < 500 for one in found)
-    assert len([one for one in found if one.status < 300]) <= 1 + (case in OPEN)
+    replies = [
+        answer
+        for answer in answers_in(sent_alone(serving.port, CORPUS[case]))
+        if answer.status != 100
+    ]
+    assert sum(app.requests.values()) - requests_before == len(replies)
+    assert all(answer.status < 500 for answer in replies)
+    assert len([answer for answer in replies if answer.status < 300]) <= 1 + (case in OPEN)
     assert app.bandits["corpus"].stats.decisions - decisions <= 1
-    assert hidden(app) - smuggled == (case in OPEN)
+    assert hidden(app) - hidden_before == (case in OPEN)
     assert statuses(serving.port, get("/livez")) == [200, 200]
 
 
@@ -87,13 +91,13 @@ def test_through_a_proxy(serving: Serving, app: Service, name: str, tmp_path: Pa
         assert re.findall(rb"HTTP/1\.1 (\d+)", sent_alone(port, get("/livez"))) == [b"200"]
         decisions = app.bandits["corpus"].stats.decisions
         for case, data in CORPUS.items():
-            smuggled = hidden(app)
+            hidden_before = hidden(app)
             answer = sent_alone(port, data)
-            found = [int(one) for one in re.findall(rb"HTTP/1\.[01] (\d\d\d) ", answer)]
-            assert all(one < 500 or one in THEIRS[name] for one in found), (case, answer[:300])
-            assert len([one for one in found if 200 <= one < 300]) <= 2, (case, answer[:300])
+            codes = [int(code) for code in re.findall(rb"HTTP/1\.[01] (\d\d\d) ", answer)]
+            assert all(code < 500 or code in THEIRS[name] for code in codes), (case, answer[:300])
+            assert len([code for code in codes if 200 <= code < 300]) <= 2, (case, answer[:300])
             # What a proxy itself reads as a second request it sends and answers as such.
-            assert hidden(app) - smuggled <= found.count(200), case
+            assert hidden(app) - hidden_before <= codes.count(200), case
         assert app.bandits["corpus"].stats.decisions - decisions <= len(CORPUS)
         assert not [status for _, _, status in app.requests if status >= 500]
         # A connection to the service that was left with half a request would spoil this one.

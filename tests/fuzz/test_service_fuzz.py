@@ -124,32 +124,34 @@ class Fuzzed:
 
     def ask_for_keys(self, store: Store) -> None:
         """Have keys: one that may do all, and others that may not."""
-        fuzzed, place = ["guarded", "switchable"], "untouched"
-        self.key, revoked = make(store, *SCOPES, bandits=tuple(fuzzed)), make(store, *SCOPES)
+        bandits, untouched = ["guarded", "switchable"], "untouched"
+        self.key, revoked = make(store, *SCOPES, bandits=tuple(bandits)), make(store, *SCOPES)
         self.watcher = make(store, "read")
-        lesser = {one: make(store, *[other for other in SCOPES if other != one]) for one in SCOPES}
+        lesser = {
+            scope: make(store, *[other for other in SCOPES if other != scope]) for scope in SCOPES
+        }
         revoke(store, revoked.id)
         self.strangers = {
-            "place": place,
-            "known": fuzzed,
+            "place": untouched,
+            "known": bandits,
             "keys": {
                 "nobody": None,
                 "unknown": new_key()[0],
                 "revoked": revoked.key,
                 "foreign": self.key.key,
             },
-            "without": {scope: made.key for scope, made in lesser.items()},
+            "without": {scope: key.key for scope, key in lesser.items()},
         }
-        used = [self.key, self.watcher, *lesser.values()]
-        eventually(lambda: 401 not in {answers(self.serving.url, one, "/metrics") for one in used})
+        keys = [self.key, self.watcher, *lesser.values()]
+        eventually(lambda: 401 not in {answers(self.serving.url, key, "/metrics") for key in keys})
 
     @property
     def secrets(self) -> set[str]:
         """All keys that are sent to it."""
         if self.strangers is None:
             return set()
-        sent = [*self.strangers["keys"].values(), *self.strangers["without"].values()]
-        return {one for one in sent if one is not None}
+        values = [*self.strangers["keys"].values(), *self.strangers["without"].values()]
+        return {value for value in values if value is not None}
 
     def get(self, path: str) -> httpx.Response:
         """Ask for something, as who may look at all."""
@@ -183,19 +185,19 @@ class Both:
 
     def start(self) -> None:
         """Serve, and note what there is before anything is sent."""
-        for one in self.each:
-            one.serving.start(one.app)
+        for service in self.each:
+            service.serving.start(service.app)
         self.keyed.ask_for_keys(self.store)
-        eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
-        self.metrics_before = [one.metrics() for one in self.each]
-        for one in self.each:
-            assert one.get("/v1").is_success
+        eventually(lambda: all(service.get("/readyz").is_success for service in self.each))
+        self.metrics_before = [service.metrics() for service in self.each]
+        for service in self.each:
+            assert service.get("/v1").is_success
         self.lines.clear()  # what is said at the start says where they are
 
     @property
     def failed(self) -> int:
         """How many requests were answered with a 5xx."""
-        counts = sum((one.app.requests for one in self.each), Counter())
+        counts = sum((service.app.requests for service in self.each), Counter())
         return sum(count for (_, _, status), count in counts.items() if status >= 500)
 
 
@@ -208,13 +210,13 @@ def both() -> Iterator[Both]:
         store = open_store(postgres.dsn)
         store.create_tables()
         with listening() as lines:
-            found = Both(store, lines)
+            services = Both(store, lines)
             try:
-                found.start()
-                yield found
+                services.start()
+                yield services
             finally:  # a server that goes on would keep the tests from ending
-                for one in found.each:
-                    one.stop()
+                for service in services.each:
+                    service.stop()
     finally:
         postgres.stop()
 
@@ -233,7 +235,7 @@ def fuzz(
         excluded = [*EXCLUDED, "ignored_auth"]
     else:
         headers["Authorization"] = f"Bearer {fuzzed.key.key}"
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable, "-m", "schemathesis.cli", "run", "openapi.json",
             "--url", fuzzed.serving.url, "--seed", str(seed), "--phases", phases,
@@ -253,7 +255,7 @@ def fuzz(
         check=False,
     )  # fmt: skip
     report: dict[str, Any] = json.loads((folder / "report.json").read_bytes() or b"{}")
-    return report | {"code": done.returncode, "told": done.stdout + done.stderr}
+    return report | {"code": process.returncode, "told": process.stdout + process.stderr}
 
 
 def test_every_answer_is_as_documented(
@@ -265,41 +267,45 @@ def test_every_answer_is_as_documented(
 
     def run(bandit: str, seed: int) -> dict[str, Any]:
         fuzzed = both.keyed if bandit == "guarded" else both.open
-        made = DOCUMENTS[bandit](fuzzed.get("/openapi.json").json())
-        return fuzz(fuzzed, made, tmp_path / f"{bandit}-{seed}", seed, 420 if full else 20)
+        document = DOCUMENTS[bandit](fuzzed.get("/openapi.json").json())
+        return fuzz(fuzzed, document, tmp_path / f"{bandit}-{seed}", seed, 420 if full else 20)
 
     with ThreadPoolExecutor(len(runs)) as pool:  # all at once, as clients come
         reports = list(pool.map(run, *zip(*runs, strict=True)))
-    cases = sum(one["test_cases"]["generated"] for one in reports if "test_cases" in one)
-    found = sum(one["test_cases"]["unique_failures"] for one in reports if "test_cases" in one)
+    cases = sum(result["test_cases"]["generated"] for result in reports if "test_cases" in result)
+    violations = sum(
+        result["test_cases"]["unique_failures"] for result in reports if "test_cases" in result
+    )
     with capsys.disabled():
         print(
-            f"\n{cases:,} cases, {both.failed} answers of 5xx, {found} violations, "
+            f"\n{cases:,} cases, {both.failed} answers of 5xx, {violations} violations, "
             f"{time.monotonic() - start:.0f} s"
         )
-    told = "\n".join(report["told"] for report in reports if report["code"] != 0)
-    assert not told, told
+    output = "\n".join(report["told"] for report in reports if report["code"] != 0)
+    assert not output, output
     for report in reports:
         assert report["stop_reason"] == "completed"
         assert report["test_cases"]["errored"] == 0
-    assert found == both.failed == 0
+    assert violations == both.failed == 0
     assert cases >= (20_000 if full else 1_000)
 
 
 def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both) -> None:
     """And what strangers were refused has left nothing."""
-    asked = both.keyed.app.requests
+    requests = both.keyed.app.requests
     for route in ROUTES:
         # A bandit without features cannot be evaluated as a flag.
         status = 400 if route is EVALUATE else route.status
-        assert asked[route.method, route.path, status] > 0, route.path
+        assert requests[route.method, route.path, status] > 0, route.path
         assert both.open.app.requests[route.method, route.path, route.status] > 0
         for status in (401, 403):
-            assert (asked[route.method, route.path, status] > 0) == (route.scope is not None)
+            assert (requests[route.method, route.path, status] > 0) == (route.scope is not None)
             assert both.open.app.requests[route.method, route.path, status] == 0
     with both.store.journal("untouched") as journal:
-        held = [one.event for p in range(journal.partitions) for one in journal.read(p, 0, 9)]
-        assert [type(event) for event in held] == [Configured]  # its learner's
+        events = [
+            record.event for p in range(journal.partitions) for record in journal.read(p, 0, 9)
+        ]
+        assert [type(event) for event in events] == [Configured]  # its learner's
         assert journal.mode() is None
 
 
@@ -316,51 +322,51 @@ FROM_REPORTS = (
 
 def test_labels_of_metrics_are_bounded(both: Both) -> None:
     """Names of bandits and routes, and words from short lists: nothing that was sent."""
-    known = {
-        "bandit": {one.name for one in DEFINITIONS},
+    allowed = {
+        "bandit": {bandit.name for bandit in DEFINITIONS},
         "method": {route.method for route in ROUTES} | {"other"},
         "route": {route.path for route in ROUTES} | {"other"},
-        "action": {"others"} | {name for one in DEFINITIONS for name in one.actions},
+        "action": {"others"} | {name for bandit in DEFINITIONS for name in bandit.actions},
     }
     for fuzzed, before in zip(both.each, both.metrics_before, strict=True):
-        after = fuzzed.metrics()
+        metrics = fuzzed.metrics()
         # Of each bandit one at a time, and another after an hour.
-        heads = {dict(labels)["head"] for labels in after.pop("belated_journal_head_info", [])}
+        heads = {dict(labels)["head"] for labels in metrics.pop("belated_journal_head_info", [])}
         assert all(re.fullmatch(r"[0-9,]+:[0-9a-f]{48}", head) for head in heads)
         assert len(heads) <= len(fuzzed.app.definitions)
-        pairs = {pair for sets in after.values() for labels in sets for pair in labels}
-        for label, values in known.items():
+        pairs = {pair for samples in metrics.values() for labels in samples for pair in labels}
+        for label, values in allowed.items():
             assert {value for name, value in pairs if name == label} <= values
         # Numbers of bounds and statuses, and words of the ledger.
-        others = {value for name, value in pairs if name not in known}
-        assert [one for one in others if not re.fullmatch(r"[a-z0-9.+ -]+|\+Inf", one)] == []
+        words = {value for name, value in pairs if name not in allowed}
+        assert [word for word in words if not re.fullmatch(r"[a-z0-9.+ -]+|\+Inf", word)] == []
         # Requests are counted by route and status, records by bandit and what they meant; all else
         # was there before the first of them.
-        asked, learned = after.pop("belated_http_requests"), after.pop("belated_learner_events")
-        assert len(asked) <= (len(ROUTES) + 1) * 12
-        assert len(learned) <= len(fuzzed.app.definitions) * 20
+        calls, events = metrics.pop("belated_http_requests"), metrics.pop("belated_learner_events")
+        assert len(calls) <= (len(ROUTES) + 1) * 12
+        assert len(events) <= len(fuzzed.app.definitions) * 20
         for name in FROM_REPORTS:  # which are made now and then
-            assert len(after.pop(name)) <= len(fuzzed.app.definitions) * 20
-        assert after == {name: before[name] for name in after}
+            assert len(metrics.pop(name)) <= len(fuzzed.app.definitions) * 20
+        assert metrics == {name: before[name] for name in metrics}
 
 
 def test_neither_log_nor_metrics_have_anything_of_what_was_sent(both: Both) -> None:
     """Only what is known to be said, and no canary, key or token."""
-    kept = set()
+    ids = set()
     for name in ("rows", "shared", "guarded"):
         with both.store.journal(name) as journal:
             for partition in range(journal.partitions):
-                kept |= {
+                ids |= {
                     record.event.id
                     for record in journal.read(partition, 0, 1_000_000)
                     if isinstance(record.event, Decision)
                 }
-    assert any(CANARY in id for id in kept)  # so it was sent, and taken
+    assert any(CANARY in id for id in ids)  # so it was sent, and taken
     assert [line for line in both.lines if json.loads(line)["message"] not in SAID] == []
-    told = "\n".join([*both.lines, *(one.get("/metrics").text for one in both.each)])
+    text = "\n".join([*both.lines, *(service.get("/metrics").text for service in both.each)])
     for secret in (CANARY, *both.keyed.secrets):
-        assert secret not in told
-    assert not re.search(r"blt_|k1\.[A-Za-z0-9_=-]{40}", told)
+        assert secret not in text
+    assert not re.search(r"blt_|k1\.[A-Za-z0-9_=-]{40}", text)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one.name)
