@@ -44,9 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     def progress(done: Sweep) -> None:
         nonlocal logged
         now = time.monotonic()
-        left = (now - start) * (options.seeds / done.seeds - 1)
+        eta = (now - start) * (options.seeds / done.seeds - 1)
         line = (
-            f"{done.seeds} of {options.seeds} seeds, {len(done.failures)} failed, {left:.0f} s left"
+            f"{done.seeds} of {options.seeds} seeds, {len(done.failures)} failed, {eta:.0f} s left"
             f" {sorted(done.failures) or ''}"
         )
         if sys.stderr.isatty():
@@ -55,13 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
             logged = now
             print(line, file=sys.stderr, flush=True)
 
-    done = sweep(seeds, jobs=options.jobs, shared=options.shared, progress=progress)
+    totals = sweep(seeds, jobs=options.jobs, shared=options.shared, progress=progress)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    print(done)
-    for name in done.never:
+    print(totals)
+    for name in totals.never:
         print(f"never happened: {name}")
-    return 1 if done.failures or done.never else 0
+    return 1 if totals.failures or totals.never else 0
 
 
 if __name__ == "__main__":

@@ -85,8 +85,8 @@ def check_replay(world: World, who: str, fold: Fold) -> None:
 
 def check_same(law: str, who: str, fold: Fold, other: Fold) -> None:
     """Compare two folds of the same records: ledgers exactly, sums to rounding."""
-    for what in ("positions", "version", "counts", "counters", "digest", "actions", "chosen"):
-        _same(law, who, what, getattr(fold, what), getattr(other, what))
+    for name in ("positions", "version", "counts", "counters", "digest", "actions", "chosen"):
+        _same(law, who, name, getattr(fold, name), getattr(other, name))
     if not same_sums(fold, other, 1e-9):
         raise Disagreement(f"{law}: {who} has other sums")
 
@@ -161,15 +161,15 @@ def check_halted(world: World, fold: Fold) -> None:
     """H: a fold that met an unreadable record is at most a page before it."""
     world.faults.see("fold halted at a record")
     page = 1 + max(fold.tuning.page, fold.tuning.follow)
-    ahead = [
+    next_places = [
         (partition, record.position)
         for partition, p in enumerate(fold.positions)
         for record in [r for r in world.store.records(partition) if r.position >= p][:page]
     ]
     if not fold.version and world.store.veiled:
         return  # loading a snapshot reads the records of its last link
-    if not any(place in world.store.veiled for place in ahead):
-        raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")
+    if not any(place in world.store.veiled for place in next_places):
+        raise Disagreement(f"H: a fold halted at {fold.positions}, before {next_places}")
 
 
 class Expected(NamedTuple):
@@ -217,18 +217,18 @@ def check_oracle(fold: Fold, expected: Expected) -> None:
         _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
         for id, outcome in oracle.entries.items():
             entry = ledger.entry(id)
-            found = entry and (entry.state, entry.value, entry.late, entry.conflict)
-            wanted = outcome.state, outcome.value, outcome.late, outcome.conflict
-            _same("L", "the oracle", id, found, wanted)
+            actual = entry and (entry.state, entry.value, entry.late, entry.conflict)
+            expected_state = outcome.state, outcome.value, outcome.late, outcome.conflict
+            _same("L", "the oracle", id, actual, expected_state)
     counts = {state: sum(oracle.counts[state] for oracle in oracles) for state in fold.counts}
     _same("L", "the oracle", "counts", fold.counts, counts)
     unmatched = sum(oracle.unmatched for oracle in oracles)
     _same("L", "the oracle", "unmatched events", fold.counters.get("unmatched", 0), unmatched)
     # Computed naively, without the learner's own sums.
-    learned = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
+    outcomes = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
     policy = fold.learner.policy
-    X = _rows(fold, learned).astype(np.float64)
-    y = np.array([outcome.value for outcome in learned], float)
+    X = _rows(fold, outcomes).astype(np.float64)
+    y = np.array([outcome.value for outcome in outcomes], float)
     y = np.clip(y, policy.family.support.lower, policy.family.support.upper)
     moments = fold.learner.observed.moments()
     _same("L", "the oracle", "n", moments.n, len(y))
@@ -237,10 +237,10 @@ def check_oracle(fold: Fold, expected: Expected) -> None:
         "cross": cross(y, X, policy.shape),
         "square": y @ y,
     }
-    for what, wanted_sum in sums.items():
-        found_sum = getattr(moments, what)
-        if not np.allclose(found_sum, wanted_sum, rtol=1e-9, atol=1e-9 * max(1.0, y @ y)):
-            raise Disagreement(f"L: the oracle has another {what}: {wanted_sum}, not {found_sum}")
+    for name, expected_sum in sums.items():
+        fold_sum = getattr(moments, name)
+        if not np.allclose(fold_sum, expected_sum, rtol=1e-9, atol=1e-9 * max(1.0, y @ y)):
+            raise Disagreement(f"L: the oracle has another {name}: {expected_sum}, not {fold_sum}")
 
 
 def check_estimate(who: str, fold: Fold, expected: Expected) -> None:
@@ -253,7 +253,7 @@ def check_estimate(who: str, fold: Fold, expected: Expected) -> None:
     """
     policy, learner = fold.policy, fold.learner
     oracles, now = expected
-    learned = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
+    outcomes = _with_rows(fold, [outcome for oracle in oracles for outcome in oracle.learned])
     entries = [outcome for oracle in oracles for outcome in oracle.entries.values()]
     pending = _with_rows(fold, [outcome for outcome in entries if outcome.state == "pending"])
     # Rows may be frozen at the estimate of their time, by whoever saved the snapshot that was
@@ -261,12 +261,12 @@ def check_estimate(who: str, fold: Fold, expected: Expected) -> None:
     frozen = any(store.frozen is not None for store in learner.observations)
     exact = not frozen and not isinstance(policy.estimator, Online)
     if exact or not learner.weighting.adds or isinstance(policy.family, Gaussian):
-        estimate, wanted = learner.estimate, _estimate(fold, learned, pending, now)
-        _close(who, "theta", estimate.theta, wanted.theta)
-        _close(who, "precision", estimate.precision, wanted.precision)
+        estimate, expected_estimate = learner.estimate, _estimate(fold, outcomes, pending, now)
+        _close(who, "theta", estimate.theta, expected_estimate.theta)
+        _close(who, "precision", estimate.precision, expected_estimate.precision)
     if not isinstance(fold.rewards, ConversionsOnly):  # which keeps no sum of pending decisions
-        found = _learned_outstanding(learner, now)
-        _close(who, "what is pending", found, _outstanding(fold, pending, now))
+        actual = _learned_outstanding(learner, now)
+        _close(who, "what is pending", actual, _outstanding(fold, pending, now))
 
 
 def _close(who: str, what: str, found: Matrix, wanted: Matrix) -> None:
@@ -312,11 +312,11 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
         assert rewards.window_us is not None
         began = np.array([outcome.began for outcome in outcomes], np.int64)
         converted = np.array([outcome.converted or 0 for outcome in outcomes], np.int64)
-        waited = converted - began
-        seen = (converted > 0) & (waited <= rewards.window_us)
+        delays = converted - began
+        mask = (converted > 0) & (delays <= rewards.window_us)
         age = (now - began + TICK) / rewards.window_us
-        delay = (np.maximum(waited, 0) + TICK)[seen] / rewards.window_us
-        law = Conversions(delay, np.zeros(len(delay)), np.minimum(age, 1.0)[seen], weights[seen])
+        delay = (np.maximum(delays, 0) + TICK)[mask] / rewards.window_us
+        law = Conversions(delay, np.zeros(len(delay)), np.minimum(age, 1.0)[mask], weights[mask])
         parts = [DecidedRows(rows, y, age, weights)]
         return Thinned().fit(
             AgedDecisions(policy.shape, parts, law, TICK / rewards.window_us), **options
@@ -326,8 +326,8 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
         data = Observations(policy.shape)
         data.extend(rows, y)
     # Steps of Gaussian rewards are exact, unless their variance or the prior is estimated.
-    known = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
-    exact = known and not policy.start.adaptive
+    is_known = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
+    exact = is_known and not policy.start.adaptive
     return (Laplace() if exact else policy.estimator).fit(data, **options)
 
 
@@ -347,14 +347,14 @@ def _rows(fold: Fold, outcomes: list[Outcome]) -> Row:
 
 def _with_rows(fold: Fold, outcomes: list[Outcome]) -> list[Outcome]:
     """Return those for which the features make a row."""
-    return [one for one in outcomes if row_of(fold.features, one.decision) is not None]
+    return [outcome for outcome in outcomes if row_of(fold.features, outcome.decision) is not None]
 
 
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
     kinds = Decision, Activation, Reward, SubjectReward, Void
     events = [record.event for record in chain(*world.records) if isinstance(record.event, kinds)]
-    recorded = {_content(event) for event in events}
+    recorded_contents = {_content(event) for event in events}
     subjects = {
         (record.event.subject, record.event.decision)
         for record in chain(*world.records)
@@ -362,19 +362,19 @@ def check_acknowledged(world: World) -> None:
     }
     for request, answer in world.acknowledged:
         for event in answer if isinstance(answer, list) else [request]:
-            if _content(event) not in recorded:
+            if _content(event) not in recorded_contents:
                 raise Disagreement(f"X: {event} was acknowledged, and is not in the journal")
         subject = request.subject if isinstance(request, DecisionRequest) else None
         if subject is not None and isinstance(answer, list):
             for decision in answer:
-                linked = (subject, decision.id) in subjects
-                if not linked and decision.id not in _rivals(world):
+                is_linked = (subject, decision.id) in subjects
+                if not is_linked and decision.id not in _rivals(world):
                     raise Disagreement(f"X: the subject of {decision} is not in the journal")
-    sent = {_content(what) for what in world.sent if not isinstance(what, DecisionRequest)}
-    names = {what.name for what in world.sent if isinstance(what, DecisionRequest)}
+    sent_contents = {_content(item) for item in world.sent if not isinstance(item, DecisionRequest)}
+    names = {item.name for item in world.sent if isinstance(item, DecisionRequest)}
     for event in events:
-        made = isinstance(event, Decision) and (event.id in names or len(event.id) == 32)
-        if not made and _content(event) not in sent:
+        is_decided = isinstance(event, Decision) and (event.id in names or len(event.id) == 32)
+        if not is_decided and _content(event) not in sent_contents:
             raise Disagreement(f"X: {event} is in the journal, and nobody sent it")
 
 
@@ -382,19 +382,19 @@ def check_names(world: World) -> None:
     """X: one decision is made under a name, however often it is requested."""
     if world.settings.spooled:
         return  # a spool cannot see what other processes do
-    skipped = _rivals(world) | world.store.forgotten  # forgotten names can be used again
-    seen: set[str] = set()
+    skipped_ids = _rivals(world) | world.store.forgotten  # forgotten names can be used again
+    ids: set[str] = set()
     for record in chain(*world.records):
         event = record.event
-        if isinstance(event, Decision) and event.id not in skipped:
-            if event.id in seen:
+        if isinstance(event, Decision) and event.id not in skipped_ids:
+            if event.id in ids:
                 raise Disagreement(f"X: {event} was made after another")
-            seen.add(event.id)
+            ids.add(event.id)
 
 
 def _rivals(world: World) -> set[str]:
     """Return the ids under which a writer appends decisions, bypassing all deciders."""
-    return {what.id for what in world.sent if isinstance(what, Decision)}
+    return {event.id for event in world.sent if isinstance(event, Decision)}
 
 
 def check_one_answer(world: World, name: str, answer: Any) -> None:
@@ -426,9 +426,9 @@ def check_sticky(request: DecisionRequest, decision: Decision, now: int) -> None
 def check_stamps(world: World) -> None:
     """H: stamps never decrease, and positions increase."""
     for records in world.records:
-        for before, after in pairwise(records):
-            if after.position <= before.position or after.recorded < before.recorded:
-                raise Disagreement(f"H: {after} is out of order")
+        for record, next_record in pairwise(records):
+            if next_record.position <= record.position or next_record.recorded < record.recorded:
+                raise Disagreement(f"H: {next_record} is out of order")
 
 
 def check_requests(world: World) -> None:
@@ -441,13 +441,13 @@ def check_requests(world: World) -> None:
             if not isinstance(event, Decision) or event.id in rivals:
                 continue
             data = requests.get(position)
-            kept = None if data is None else KeptRequest.read(data)
-            rows = None if kept is None else kept.rows
-            if kept is not None and world.features is not None:
+            request = None if data is None else KeptRequest.read(data)
+            rows = None if request is None else request.rows
+            if request is not None and world.features is not None:
                 continue  # the context is in the record
-            if kept is None or rows is None:
+            if request is None or rows is None:
                 raise Disagreement(f"X: {event} was stored without its request")
-            if not np.array_equal(rows[kept.place(event.index, event.action)], event.x):
+            if not np.array_equal(rows[request.place(event.index, event.action)], event.x):
                 raise Disagreement(f"X: {event} was not chosen from {rows}")
 
 

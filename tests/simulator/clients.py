@@ -64,30 +64,30 @@ class Client:
         third = 0.25 if isinstance(family, Bernoulli) else -1.5
         self._values = (0.0, 1.0, third if isinstance(family, Bernoulli | Gaussian) else 4.0)
         for number in range(world.settings.decisions):
-            when = self._rng.uniform(0, world.settings.span)
-            world.schedule.after(when, partial(self._request, number))
+            time = self._rng.uniform(0, world.settings.span)
+            world.schedule.after(time, partial(self._request, number))
 
     def _send(self, what: Request, then: Callable[[Answer], None] | None = None) -> None:
         """Send until there is an answer; a few requests are never retried."""
-        world, answered = self._world, False
+        world, is_answered = self._world, False
         world.sent.append(what)
 
         def receive(answer: Answer) -> None:
-            nonlocal answered
+            nonlocal is_answered
             world.trace_event(self._name, f"heard {_brief(answer)}: {what}")
             if answer != REFUSED:
                 world.acknowledged.append((what, answer))
             if answer == "unmatched":
                 world.faults.see("told before the decision")
-            if not answered and then is not None:
+            if not is_answered and then is not None:
                 then(answer)
-            answered = True
+            is_answered = True
 
         def reply(answer: Answer) -> None:
             world.network.send(partial(receive, answer))
 
         def attempt(wait: float) -> None:
-            if not answered:
+            if not is_answered:
                 # Some are in a hurry and send two requests at once.
                 for _ in range(self._rng.choice([1, 1, 1, 2])):
                     server = self._rng.choice(self._servers)
@@ -116,15 +116,15 @@ class Client:
     def _report(self, id: str) -> None:
         """Report the outcome of a decision: a single reward in half of all cases."""
         rng, at = self._rng, self._now()
-        value, other = rng.choice(self._values), rng.choice(self._values)
+        value, other_value = rng.choice(self._values), rng.choice(self._values)
         reward = Reward(id, at, value)
         reports: list[list[DecisionEvent]] = [
             [reward],
-            [Reward(id, at, other, "click"), reward],  # in parts
-            [reward, Reward(id, at, other, revision=1)],  # corrected
-            [reward, Reward(id, at, other, revision=2), Reward(id, at, value, revision=1)],
+            [Reward(id, at, other_value, "click"), reward],  # in parts
+            [reward, Reward(id, at, other_value, revision=1)],  # corrected
+            [reward, Reward(id, at, other_value, revision=2), Reward(id, at, value, revision=1)],
             [reward, Reward(id, at + 1, value)],  # repeated
-            [reward, Reward(id, at, other)],  # contradicted
+            [reward, Reward(id, at, other_value)],  # contradicted
             [reward, Void(id, at)],
             [Reward(id, at, rng.choice([math.nan, -7e300]))],
         ]
@@ -133,8 +133,8 @@ class Client:
 
     def _send_later(self, event: DecisionEvent) -> None:
         delay = self._rng.choice([0.01, 0.3, 2.0]) * self._rng.expovariate(1.0)
-        more = HOUR * self._rng.choice([0, 0, 0, 30])
-        wait = delay * self._world.settings.span + more
+        extra_delay = HOUR * self._rng.choice([0, 0, 0, 30])
+        wait = delay * self._world.settings.span + extra_delay
         self._world.schedule.after(wait, partial(self._send, event))
 
     def _now(self) -> int:
@@ -160,8 +160,8 @@ class SubjectClient(Client):
             name = name if rng.random() < 0.3 else None
             activated = rng.random() < 0.7
             sticky = timedelta(microseconds=world.settings.span // 10)
-            kept = None if name is not None or rng.random() < 0.5 else sticky
-            request = DecisionRequest(name, 1, activated, subject, kept)
+            sticky_time = None if name is not None or rng.random() < 0.5 else sticky
+            request = DecisionRequest(name, 1, activated, subject, sticky_time)
             self._send(request, partial(self._decided_for, subject))
         if rng.random() < 0.5:
             self._reward(subject, self._now())
@@ -175,8 +175,8 @@ class SubjectClient(Client):
         window = self._world.settings.rewards.window_us or HOUR
         for decision in answer:
             for _ in range(rng.choice([1, 2])):
-                after = rng.choice([rng.randrange(window), rng.randrange(window), window, 0, -1])
-                self._reward(subject, decision.at_us + after + rng.choice([0, 0, 0, 1]))
+                delay = rng.choice([rng.randrange(window), rng.randrange(window), window, 0, -1])
+                self._reward(subject, decision.at_us + delay + rng.choice([0, 0, 0, 1]))
 
     def _reward(self, subject: str, at: int) -> None:
         """Report an outcome, and sometimes another value for it."""
@@ -248,8 +248,8 @@ class Writer:
                 world.store.veiled[place] = "newer"
                 upgrade = partial(world.store.veiled.pop, place, None)
                 world.schedule.after(self._rng.expovariate(5 / world.settings.span), upgrade)
-        idle = world.faults.strike("transaction idle")
-        wait = self._rng.expovariate(3 / world.settings.span if idle else 1 / SECOND)
+        is_idle = world.faults.strike("transaction idle")
+        wait = self._rng.expovariate(3 / world.settings.span if is_idle else 1 / SECOND)
         world.schedule.after(wait, partial(self._finish, transaction, reply))
 
     def _finish(self, transaction: Transaction, reply: Reply | None) -> None:
@@ -296,15 +296,15 @@ class BoundaryWriter:
     def _aim(self, id: str, partition: int, recorded: int) -> None:
         """Schedule an event of a decision for the end of its window or retention."""
         world, rng = self._world, self._rng
-        when = recorded + rng.choice(self._spans) + rng.choice([-1, 0, 0, 1])
-        wait = when - world.store.now()
+        moment = recorded + rng.choice(self._spans) + rng.choice([-1, 0, 0, 1])
+        wait = moment - world.store.now()
         value = rng.choice([0.0, 1.0])
-        choices: list[Reward | Void] = [Reward(id, when, value)] * 2 + [Void(id, when)]
+        choices: list[Reward | Void] = [Reward(id, moment, value)] * 2 + [Void(id, moment)]
         event = rng.choice(choices)
         world.sent.append(event)
         events: list[Event] = [event]
         if rng.random() < 0.5:  # settled at that moment, in either order
-            events = [Settled(partition, when), event]
+            events = [Settled(partition, moment), event]
             rng.shuffle(events)
         if wait >= 0:
             world.schedule.after(wait, partial(self._write, events))
@@ -369,10 +369,17 @@ class UndoingOperator:
         rng, store = self._rng, self._world.store
         now = store.now()
         if self._retracted and rng.random() < 0.3:
-            old = rng.choice(self._retracted)
-            if old.start <= store.start(old.partition).stamp:
+            retraction = rng.choice(self._retracted)
+            if retraction.start <= store.start(retraction.partition).stamp:
                 return None  # trimmed records cannot be restored
-            return Retracted(old.partition, now, old.start, old.end, old.reporter, restored=True)
+            return Retracted(
+                retraction.partition,
+                now,
+                retraction.start,
+                retraction.end,
+                retraction.reporter,
+                restored=True,
+            )
         rewards = Reward, SubjectReward
         kinds = (Decision, *rewards) if rng.random() < 0.5 else rewards
         candidates = [record for record in records if isinstance(record.event, kinds)]
@@ -380,14 +387,16 @@ class UndoingOperator:
             return None
         record = rng.choice(candidates)
         start = store.start(partition)
-        whole = isinstance(record.event, SubjectReward) and rng.random() < 0.5
-        if isinstance(record.event, Decision) or whole:  # a decision, or all of a subject
+        is_whole = isinstance(record.event, SubjectReward) and rng.random() < 0.5
+        if isinstance(record.event, Decision) or is_whole:  # a decision, or all of a subject
             key = erased_key_in(record.event)
             assert key is not None
             trimmed = (
-                other for other in store.records(partition) if other.position <= start.position
+                past_record
+                for past_record in store.records(partition)
+                if past_record.position <= start.position
             )
-            if any(erased_key_in(other.event) == key for other in trimmed):
+            if any(erased_key_in(past_record.event) == key for past_record in trimmed):
                 return None  # trimmed records cannot be erased
             return Erased(key, now)
         if record.recorded <= start.stamp:
@@ -422,25 +431,25 @@ class TrimmingOperator:
         world, store = self._world, self._world.store
         if not world.active:
             return
-        known = [len(store.undone(partition)) for partition in world.partitions]
+        undone_counts = [len(store.undone(partition)) for partition in world.partitions]
         try:
-            last = [self._last(partition) for partition in world.partitions]
-            bases = make_bases(store, empty_fold(world, tuning=world.settings.tuning), last)
+            tails = [self._last(partition) for partition in world.partitions]
+            bases = make_bases(store, empty_fold(world, tuning=world.settings.tuning), tails)
         except BelatedError:  # an unreadable record
             bases = []
         for base in bases:
             partition = base.partition
-            rebase = partial(self._rebase, base, last[partition], known[partition])
+            rebase = partial(self._rebase, base, tails[partition], undone_counts[partition])
             world.schedule.after(self._soon(), rebase)
         world.schedule.after(self._pause(), self._begin)
 
     def _last(self, partition: int) -> Tail:
         store, settings = self._world.store, self._world.settings
-        saved = store.saved(partition)
-        if saved is None or self._rng.random() < 0.3:
+        snapshot_position = store.saved(partition)
+        if snapshot_position is None or self._rng.random() < 0.3:
             return EMPTY
-        before = store.now() - self._rng.choice([0, settings.span // 10, self._retention or 0])
-        return last_to_drop(store, partition, before, saved, settings.tuning.link)
+        cutoff = store.now() - self._rng.choice([0, settings.span // 10, self._retention or 0])
+        return last_to_drop(store, partition, cutoff, snapshot_position, settings.tuning.link)
 
     def _rebase(self, base: Snapshot, last: Tail, known: int) -> None:
         store = self._world.store

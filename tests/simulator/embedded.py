@@ -175,15 +175,15 @@ class Learner(Process):
             check_replay(self.world, self.name, bandit._fold)
 
     def _work(self) -> None:
-        owned, rng = self.world.settings.owned, self._rng
-        if owned and not self._owner:
+        is_owned, rng = self.world.settings.owned, self._rng
+        if is_owned and not self._owner:
             # The first is meant to be the owner; any other is wrong about it.
-            first = self.name == "learner 0"
-            if first or self.world.faults.strike("partition taken over"):
+            is_first = self.name == "learner 0"
+            if is_first or self.world.faults.strike("partition taken over"):
                 self.use(self._acquire)
         if rng.random() < 0.5:  # separately from saving, so that snapshots may be behind
             self.use(self._sync)
-        elif self._owner or not owned:
+        elif self._owner or not is_owned:
             self.use(self._save)
 
     def _acquire(self, bandit: Bandit) -> None:
@@ -235,8 +235,8 @@ class Decider(Process):
             offer, now = _offered(bandit, what.key or self.name), self._clock()
             if what.count > 1:
                 (name, value) = next(iter(offer.items()))
-                many = {"rows" if name == "rows" else "contexts": [value] * what.count}
-                return bandit.decide_many(**many, activated=what.activated)
+                batch = {"rows" if name == "rows" else "contexts": [value] * what.count}
+                return bandit.decide_many(**batch, activated=what.activated)
             decision = bandit.decide(
                 **offer,
                 id=what.name,
@@ -336,7 +336,7 @@ class Cluster:
         wait, pause = rng.expovariate(rate), rng.expovariate(rate)
         partition = rng.randrange(world.settings.partitions)
         clock, jump = rng.choice(world.clocks), rng.choice([-DAY, DAY])
-        draw, torn = rng.random(), rng.random() < 0.5
+        draw, is_torn = rng.random(), rng.random() < 0.5
         if store.reachable and faults.strike("store unreachable"):
             store.reachable = False
             world.schedule.after(pause, partial(setattr, store, "reachable", True))
@@ -346,7 +346,7 @@ class Cluster:
             clock.offset += jump
             world.store_clock_moved |= clock is world.clocks[0]
         if store.has_snapshot(partition) and faults.strike("snapshot damaged"):
-            store.spoil(partition, draw, torn)
+            store.spoil(partition, draw, is_torn)
         records = store.readable(partition)
         if records and faults.strike("record damaged"):
             place = partition, records[int(draw * len(records))].position
@@ -446,12 +446,12 @@ class Cluster:
                 raise Disagreement(f"L: {process.name} chooses a paused action")
         self._processes[0].bandit.resume(paused)
         self._processes[0].bandit.use_model(as_datetime(self.world.store.now()))
-        chosen = self._processes[0].bandit._fold.chosen
+        chosen_model = self._processes[0].bandit._fold.chosen
         for process in self._processes:
             bandit = process.bandit
             bandit.sync()
             decision = bandit.decide(**_offered(bandit, ""))
-            if chosen is None or decision.model != chosen.version:
+            if chosen_model is None or decision.model != chosen_model.version:
                 raise Disagreement(f"L: {process.name} decides with the model {decision.model}")
         self._processes[0].bandit.use_model(None)
 

@@ -166,8 +166,8 @@ class Oracle:
         if isinstance(record.event, Erased | Retracted):  # as if what it names had never come
             self._undoing.append(record.event)
             self._begin()
-            for earlier in self._records:
-                self._apply(earlier)
+            for earlier_record in self._records:
+                self._apply(earlier_record)
         else:
             self._apply(record)
 
@@ -176,16 +176,16 @@ class Oracle:
         event = record.event
         key = erased_key_of(getattr(event, "id", "?"))
         spans: dict[tuple[int, int], bool] = {}  # separately: a span may lie within another
-        for undoing in self._undoing:
-            if isinstance(undoing, Erased) and undoing.key == key:
+        for undo in self._undoing:
+            if isinstance(undo, Erased) and undo.key == key:
                 return False
             if (
-                isinstance(undoing, Retracted)
+                isinstance(undo, Retracted)
                 and isinstance(event, Reward | SubjectReward)
-                and event.reporter == undoing.reporter
-                and undoing.start <= record.recorded < undoing.end
+                and event.reporter == undo.reporter
+                and undo.start <= record.recorded < undo.end
             ):
-                spans[undoing.start, undoing.end] = undoing.restored
+                spans[undo.start, undo.end] = undo.restored
         return all(spans.values())
 
     def _apply(self, record: Record) -> None:
@@ -220,11 +220,11 @@ class Oracle:
             facts.decisions.append((recorded, event))
             self._ageing.append((recorded, event.id))
             return
-        known = self._facts.get(event.id)
-        if known is None:
-            known = self._facts[event.id] = _Facts()
+        facts_of_id = self._facts.get(event.id)
+        if facts_of_id is None:
+            facts_of_id = self._facts[event.id] = _Facts()
             self._ageing.append((recorded, event.id))
-        known.others.append((recorded, event))
+        facts_of_id.others.append((recorded, event))
 
     def apply_records(self, records: Iterable[Record]) -> Self:
         """Apply many more records."""
@@ -235,9 +235,9 @@ class Oracle:
     @property
     def entries(self) -> dict[str, Outcome]:
         """The state of each decision that is not forgotten, by id."""
-        known = {id: facts for id, facts in self._facts.items() if facts.decisions}
+        decided = {id: facts for id, facts in self._facts.items() if facts.decisions}
         credits = self._credits()[0]
-        return {id: self._judge(facts, credits.get(id, [])) for id, facts in known.items()}
+        return {id: self._judge(facts, credits.get(id, [])) for id, facts in decided.items()}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -266,8 +266,8 @@ class Oracle:
     @property
     def unmatched(self) -> int:
         """The number of events that wait for their decision."""
-        waiting = sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
-        return waiting + len(self._credits()[1])
+        count = sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
+        return count + len(self._credits()[1])
 
     def _credits(self) -> tuple[_Credits, list[tuple[str, str]]]:
         """Return the credited rewards of subjects, and the keys of the others.
@@ -279,17 +279,17 @@ class Oracle:
         uncredited = []
         for (subject, event_id), reports in self._outcomes.items():
             stamp, reward = reports[0]  # the first report counts
-            made = [
+            decisions = [
                 (facts.decisions[0][1].at_us, key_of(id), id, facts.decisions[0][0])
                 for id, facts in self._facts.items()
                 if self._subjects.get(id) == subject and _is_live(facts)
             ]
-            earlier = [decision for decision in made if decision[0] <= reward.at_us]
+            candidates = [decision for decision in decisions if decision[0] <= reward.at_us]
             window = self.rewards.attribution_us
-            if earlier:
-                at, _, id, recorded = max(earlier)
-                in_time = window is None or reward.at_us - at <= window
-                if in_time and (self.retention is None or stamp <= recorded + self.retention):
+            if candidates:
+                at, _, id, recorded = max(candidates)
+                is_in_time = window is None or reward.at_us - at <= window
+                if is_in_time and (self.retention is None or stamp <= recorded + self.retention):
                     credits.setdefault(id, []).extend(
                         (since, Reward(id, report.at_us, report.value, f"\0{event_id}"))
                         for since, report in reports
@@ -317,7 +317,7 @@ class Oracle:
         conflict = len({encode(rival) for _, rival in facts.decisions}) > 1
         # 3. Active or not, and until when a missing reward means nothing.
         activations = [since for since, event in facts.others if isinstance(event, Activation)]
-        live = decision.activated or bool(activations)
+        is_live = decision.activated or bool(activations)
         window = self.rewards.window_us
         began = activations[0] if activations else recorded
         due = None if window is None else began + window
@@ -345,15 +345,15 @@ class Oracle:
         if rewards:
             value, contradicted = self._value([event for _, event in rewards])
             conflict = conflict or contradicted
-            late = due is not None and rewards[0][0] > due
+            is_late = due is not None and rewards[0][0] > due
             converted = self._converted(rewards, recorded)
             if decision.id in self._subjects:
                 converted = self._since.get(decision.id)
-            return outcome("rewarded", value, late, converted)
+            return outcome("rewarded", value, is_late, converted)
         # 7. No value.
         if due is None or self.watermark < due:
-            return outcome("pending" if live else "dormant")
-        if not live:
+            return outcome("pending" if is_live else "dormant")
+        if not is_live:
             return outcome("voided")
         if self.rewards.on_timeout == "defaulted":
             return outcome("defaulted", self.rewards.default)
@@ -365,10 +365,10 @@ class Oracle:
         contradicted = False
         for part in _parts(rewards):
             revisions = [reward for reward in rewards if reward.part == part]
-            last = max(reward.revision for reward in revisions)
-            tied = [reward for reward in revisions if reward.revision == last]
-            counted.append(tied[0])
-            contradicted = contradicted or len({reward.value for reward in tied}) > 1
+            latest = max(reward.revision for reward in revisions)
+            tied_rewards = [reward for reward in revisions if reward.revision == latest]
+            counted.append(tied_rewards[0])
+            contradicted = contradicted or len({reward.value for reward in tied_rewards}) > 1
         if self.rewards.reduce == "latest":
             return max(counted, key=lambda reward: (reward.at_us, reward.part)).value, contradicted
         values = [reward.value for reward in counted]
@@ -379,14 +379,14 @@ class Oracle:
 
     def _converted(self, rewards: list[tuple[int, Reward]], recorded: int) -> int | None:
         """Return since when the value is not 0: no reward counts before its decision."""
-        since = None
+        converted_at = None
         for n, (stamp, _) in enumerate(rewards):
             value, _ = self._value([event for _, event in rewards[: n + 1]])
             if not value:
-                since = None
-            elif since is None:
-                since = max(stamp, recorded)
-        return since
+                converted_at = None
+            elif converted_at is None:
+                converted_at = max(stamp, recorded)
+        return converted_at
 
     def _forget(self) -> None:
         """Forget what is older than the retention; only the watermark defines the time."""
@@ -395,14 +395,14 @@ class Oracle:
         horizon = self.watermark - self.retention
         while self._ageing and self._ageing[0][0] < horizon:
             self._aged.add(self._ageing.popleft()[1])
-        left = set()
+        remaining = set()
         credits = self._credits()[0]
         for id in sorted(self._aged):
             facts = self._facts.pop(id, _Facts())
             if not facts.decisions:  # unmatched: its decision has not come
                 if facts.others and facts.others[0][0] >= horizon:  # an earlier decision was aged
                     self._facts[id] = facts
-                    left.add(id)
+                    remaining.add(id)
                 else:
                     self.orphaned += _kept(facts)
                 continue
@@ -416,8 +416,8 @@ class Oracle:
                         self._outcomes.pop((subject, credit.part[1:]), None)
                 continue
             self._facts[id] = facts
-            left.add(id)
-        self._aged = left
+            remaining.add(id)
+        self._aged = remaining
         for name in self._credits()[1]:
             if self._outcomes[name][0][0] < horizon:
                 del self._outcomes[name]

@@ -135,10 +135,10 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
     def additive(self: LearnerAdapter, number: int, value: float, recorded: int) -> None:
         learner = self.learner
         assert learner.observed.n  # which folds in what waits
-        _, before = learner.observations[self.partition].get(
+        _, value_before = learner.observations[self.partition].get(
             handle_at(self.table.where[number - self.table.base])
         )
-        revise(self, number, value + before, recorded)
+        revise(self, number, value + value_before, recorded)
 
     patch.setattr(LearnerAdapter, "revise", additive)
 
@@ -153,9 +153,9 @@ def reader_passes_over_a_transaction(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: Store, partition: int) -> None:
         unseen = self._unseen[partition]
-        for one in [one for one in unseen if one.state != "open"]:
-            unseen.remove(one)
-            self._show(one)
+        for transaction in [transaction for transaction in unseen if transaction.state != "open"]:
+            unseen.remove(transaction)
+            self._show(transaction)
         self._streams[partition].sort(key=lambda record: record.position)
 
     patch.setattr(Store, "_publish", eager)
@@ -175,8 +175,8 @@ def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
     def early(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
         verdict, due = judge(facts, watermark, rewards), rules.due_of(facts, rewards)
-        late = verdict.late or (due is not None and facts.rewarded == due)
-        return msgspec.structs.replace(verdict, late=late)
+        is_late = verdict.late or (due is not None and facts.rewarded == due)
+        return msgspec.structs.replace(verdict, late=is_late)
 
     patch.setattr(ledger, "judge", early)
 
@@ -192,13 +192,13 @@ def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A reward at the very end of the retention is expired."""
-    rewarded = Ledger._rewarded
+    rewarded_status = Ledger._rewarded
 
     def early(self: Ledger, reward: Reward) -> str:
         retention = self._retention
         self._retention = None if retention is None else retention - 1
         try:
-            return rewarded(self, reward)
+            return rewarded_status(self, reward)
         finally:
             self._retention = retention
 
@@ -207,8 +207,8 @@ def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A lease ends one microsecond late."""
-    left = coordination._time_left
-    patch.setattr(coordination, "_time_left", lambda beat, now: left(beat, now - 1))
+    time_left = coordination._time_left
+    patch.setattr(coordination, "_time_left", lambda beat, now: time_left(beat, now - 1))
 
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
@@ -324,12 +324,12 @@ def _hide_from_kernel(patch: pytest.MonkeyPatch, flag: int) -> None:
     def greedy(self: PageFolder, first: int) -> int:
         table = self._ledger._table
         marks = table.cells[: len(table), pages.MARK]
-        hidden = marks & flag << 8
-        marks -= hidden
+        hidden_marks = marks & flag << 8
+        marks -= hidden_marks
         try:
             return take_plain(self, first)
         finally:
-            table.cells[: len(hidden), pages.MARK] |= hidden
+            table.cells[: len(hidden_marks), pages.MARK] |= hidden_marks
 
     patch.setattr(PageFolder, "take_plain", greedy)
 
@@ -369,8 +369,8 @@ def requests_of_others(patch: pytest.MonkeyPatch) -> None:
         requests: Requests | None = None,
     ) -> list[int]:
         if requests and len(requests) > 1:
-            turned = list(requests.values())
-            requests = dict(zip(requests, turned[1:] + turned[:1], strict=True))
+            values = list(requests.values())
+            requests = dict(zip(requests, values[1:] + values[:1], strict=True))
         return append(self, events, recorded=recorded, requests=requests)
 
     patch.setattr(SimulatedJournal, "append", shifted)
@@ -381,7 +381,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     commit = GroupCommit._commit
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
-        positions = Appended([0] * sum(len(one.events) for one in taken), {})
+        positions = Appended([0] * sum(len(append.events) for append in taken), {})
         self.loop.call_soon_threadsafe(group_commit._answer_all, [(taken, positions)])
         commit(self, taken)
 
@@ -396,8 +396,8 @@ def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
         batches = list(self._queue)
         choose(self)
         if len(batches) > 1:
-            first, last = batches[0], batches[-1]
-            first.done, last.done = last.done, first.done
+            first_batch, last_batch = batches[0], batches[-1]
+            first_batch.done, last_batch.done = last_batch.done, first_batch.done
 
     patch.setattr(RequestBatcher, "_choose", mixed)
 
@@ -490,7 +490,7 @@ def merged_by_arrival(patch: pytest.MonkeyPatch) -> None:
     """The sums that arrived last count, whatever their epoch and position."""
 
     def send(self: CoordinationStore, sums: Mapping[int, tuple[int, bytes]]) -> list[int]:
-        self.cells.transact({}, {self._sums_of(one): data for one, (_, data) in sums.items()})
+        self.cells.transact({}, {self._sums_of(p): data for p, (_, data) in sums.items()})
         return []
 
     def take(self: Merging, entry: PartitionSums) -> bool:
@@ -544,10 +544,10 @@ def reward_twice(patch: pytest.MonkeyPatch) -> None:
 
     def again(self: RunningSums) -> FrozenSums:
         anew = self._sums is None
-        found = total(self)
+        sums = total(self)
         if anew:
             self._upto = max(0, self._upto - 1)
-        return found
+        return sums
 
     patch.setattr(RunningSums, "total", again)
 
@@ -606,14 +606,14 @@ def erased_subject_credited(patch: pytest.MonkeyPatch) -> None:
 
 def sticky_beyond_its_time(patch: pytest.MonkeyPatch) -> None:
     """A subject keeps its first decision forever."""
-    current, read = Ledger.current, decision_history.read_current
+    find_current, read_decisions = Ledger.current, decision_history.read_current
 
     def late(self: Ledger, subject: str) -> tuple[int, int] | None:
-        found = current(self, subject)
-        return None if found is None else (1 << 62, found[1])
+        position = find_current(self, subject)
+        return None if position is None else (1 << 62, position[1])
 
     def early(journal: Journal, since: Mapping[str, int]) -> dict[str, Decision]:
-        return read(journal, dict.fromkeys(since, 0))
+        return read_decisions(journal, dict.fromkeys(since, 0))
 
     patch.setattr(Ledger, "current", late)
     patch.setattr(served_bandits, "read_current", early)
@@ -638,9 +638,9 @@ def encoded_decision_counted_twice(patch: pytest.MonkeyPatch) -> None:
     enter = LearnerAdapter.enter
 
     def twice(self: LearnerAdapter, number: int, decision: Decision, expected: bool) -> None:
-        before = self.encoder.counts["encoded"]
+        count_before = self.encoder.counts["encoded"]
         enter(self, number, decision, expected)
-        if expected and self.encoder.counts["encoded"] > before:
+        if expected and self.encoder.counts["encoded"] > count_before:
             self.add_pending(number, self.table.recorded[number - self.table.base], True)
 
     patch.setattr(LearnerAdapter, "enter", twice)
@@ -739,9 +739,9 @@ def main(seeds: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
             failures = list(sweep(range(seeds), shared=plant in SHARED_PLANTS).failures)
-        first = failures[0] if failures else "none"
+        first_seed = failures[0] if failures else "none"
         share = len(failures) / seeds
-        line = f"{plant.__name__:36} first seed {first:>4}, {share:4.0%} of {seeds}"
+        line = f"{plant.__name__:36} first seed {first_seed:>4}, {share:4.0%} of {seeds}"
         print(line, flush=True)
 
 

@@ -106,13 +106,13 @@ class ReleaseManager:
         if not world.active:
             return
         current = world.features
-        rolls_back = self._before is not current and rng.random() < 0.4
-        following = self._before if rolls_back else rng.choice(RELEASES)
-        if following is not current:
+        is_rollback = self._before is not current and rng.random() < 0.4
+        release = self._before if is_rollback else rng.choice(RELEASES)
+        if release is not current:
             assert current is not None
-            self._before, world.features = current, following
-            world.faults.see("features rolled back" if rolls_back else "features changed")
-            world.trace_event("the release manager", following)
+            self._before, world.features = current, release
+            world.faults.see("features rolled back" if is_rollback else "features changed")
+            world.trace_event("the release manager", release)
             for process in self._processes():  # some stay behind until they die by themselves
                 if rng.random() < 0.7:
                     world.schedule.after(self._pause() / 10, process.kill)

@@ -119,9 +119,9 @@ class Sweep:
 
     def __str__(self) -> str:
         table = [f"{name:36}{self.faults[name]:>9}" for name in self._possible]
-        each = 1000 * self.seconds / max(1, self.seeds)
-        last = f"{self.seeds} seeds, {each:.0f} ms each, {len(self.failures)} failed"
-        return "\n".join([*self.failures.values(), *table, last])
+        milliseconds = 1000 * self.seconds / max(1, self.seeds)
+        summary = f"{self.seeds} seeds, {milliseconds:.0f} ms each, {len(self.failures)} failed"
+        return "\n".join([*self.failures.values(), *table, summary])
 
 
 def sweep(
@@ -129,7 +129,7 @@ def sweep(
     *,
     jobs: int = 1,
     shared: bool = False,
-    progress: Callable[[Sweep], object] = lambda done: None,
+    progress: Callable[[Sweep], object] = lambda result: None,
 ) -> Sweep:
     """Run many seeds.
 
@@ -143,8 +143,8 @@ def sweep(
     >>> done.seeds, done.failures
     (3, {})
     """
-    wanted = list(seeds)
-    chunks = [wanted[n : n + _CHUNK] for n in range(0, len(wanted), _CHUNK)]
+    seed_list = list(seeds)
+    chunks = [seed_list[n : n + _CHUNK] for n in range(0, len(seed_list), _CHUNK)]
     total = Sweep(shared=shared)
     work = partial(_run_all, shared=shared)
     if jobs == 1:
@@ -160,16 +160,16 @@ def sweep(
 
 
 def _run_all(seeds: Iterable[int], *, shared: bool) -> Sweep:
-    done = Sweep()
+    result = Sweep()
     start = time.process_time()
     for seed in seeds:
         try:
-            done.faults += run(seed, shared=shared).faults
+            result.faults += run(seed, shared=shared).faults
         except Exception as error:
-            where = "".join(traceback.format_tb(error.__traceback__)[-1:])
+            location = "".join(traceback.format_tb(error.__traceback__)[-1:])
             command = f"python -m tests.simulator {'--shared ' if shared else ''}{seed}"
-            message = f"{where}{type(error).__name__}: {error}\nrepeat it with: {command}"
-            done.failures[seed] = message
-        done.seeds += 1
-    done.seconds = time.process_time() - start
-    return done
+            message = f"{location}{type(error).__name__}: {error}\nrepeat it with: {command}"
+            result.failures[seed] = message
+        result.seeds += 1
+    result.seconds = time.process_time() - start
+    return result

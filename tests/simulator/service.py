@@ -133,12 +133,12 @@ class SimulatedStore(BaseStore):
     @property
     def lead(self) -> Lead:
         """Return the leader, from the cells."""
-        cells, none = self._world.store.cells, Cell(0, 0, b"")
+        cells, empty_cell = self._world.store.cells, Cell(0, 0, b"")
         names = [cell_name(kind, BANDIT) for kind in ("lease", "model")]
-        lease, model = (cells.get(names).get(name, none) for name in names)
+        lease, model = (cells.get(names).get(name, empty_cell) for name in names)
         holder = lease.value.decode()
         heartbeat = cell_name("heartbeat", holder)
-        beat = cells.get([heartbeat]).get(heartbeat, none)
+        beat = cells.get([heartbeat]).get(heartbeat, empty_cell)
         return Lead(holder, lease.version, beat.written, int(beat.value or 0), model.value)
 
     def cells(self, *, wait: float = 10.0) -> NotedCells:
@@ -190,9 +190,9 @@ class NotedCells(SessionCells):
         outcome = MemoryCells.transact(self, expected, puts)
         for data in puts.values() if outcome.ok else ():
             entry = PartitionSums.read(data)
-            newest = self._newest.get(entry.partition, entry.order)
-            if entry.order < newest:
-                raise Disagreement(f"O: {entry.order} has replaced {newest}")
+            newest_order = self._newest.get(entry.partition, entry.order)
+            if entry.order < newest_order:
+                raise Disagreement(f"O: {entry.order} has replaced {newest_order}")
             self._newest[entry.partition] = entry.order
         return outcome
 
@@ -213,9 +213,9 @@ class Coordination(CoordinationStore):
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Acquire or renew the lease: granted as soon as another's has ended, and not before."""
         lead, now = self._store.lead, self._world.store.now()
-        free = lead.holder in ("", holder) or not lead.is_held(now)
+        is_free = lead.holder in ("", holder) or not lead.is_held(now)
         epoch = super().acquire_lease(holder, seconds)
-        if (epoch is not None) != free:
+        if (epoch is not None) != is_free:
             raise Disagreement(f"L: a lease until {lead.until} was asked for at {now}: {epoch}")
         return epoch
 
@@ -521,21 +521,21 @@ class DeciderServer(Server):
         """C: a decision made here is pending in the model until a published model has read it."""
         bandit, settings = self.bandit, self.world.settings
         decider, published = bandit.decider, bandit._source._published
-        unapplied = {one.decision.id: one for one in decider.unapplied}
-        few = settings.tuning.max_unapplied < 20_000  # then older ones are summed up
+        unapplied = {entry.decision.id: entry for entry in decider.unapplied}
+        is_limited = settings.tuning.max_unapplied < 20_000  # then older ones are summed up
         for id in list(self._made):
             partition = partition_of(key_of(id), settings.partitions)
             position = unapplied[id].position if id in unapplied else self._position(id)
             if published is not None and 0 < position <= published.positions[partition]:
                 del self._made[id]
-            elif id not in unapplied and not few:
+            elif id not in unapplied and not is_limited:
                 raise Disagreement(f"C: {self.name} forgot {id}, which no model has read")
         if decider.mode == "learn" and decider.chosen is None:
-            counted = sum(one.counted for one in decider.unapplied)
-            counted += len(decider.unapplied) - len(unapplied)
-            wanted = counted + (0 if published is None else published.pending)
-            if decider.model.pending != wanted:
-                message = f"C: {self.name} counts {decider.model.pending} pending, not {wanted}"
+            count = sum(entry.counted for entry in decider.unapplied)
+            count += len(decider.unapplied) - len(unapplied)
+            expected = count + (0 if published is None else published.pending)
+            if decider.model.pending != expected:
+                message = f"C: {self.name} counts {decider.model.pending} pending, not {expected}"
                 raise Disagreement(message)
 
     def _position(self, id: str) -> int:
@@ -605,18 +605,18 @@ class LearnerServer(LearningServer):
     def learn(self) -> None:
         """Do a step, possibly one that wrongly assumes that it holds the lease."""
         lease = self.service.lease
-        ends, slept = lease._ends, self.world.faults.strike("partition taken over")
-        if slept:
+        lease_end, has_slept = lease._ends, self.world.faults.strike("partition taken over")
+        if has_slept:
             lease._ends = math.inf  # it slept after checking, and another may lead by now
         try:
             self.service.step()
         except TROUBLE as error:
             self.world.trace_event(self.name, error)
-            slept = True  # it does nothing until it has the lease
+            has_slept = True  # it does nothing until it has the lease
         finally:
             if lease._ends == math.inf:
-                lease._ends = ends
-        self._check(slept)
+                lease._ends = lease_end
+        self._check(has_slept)
         self._meet_at_the_end_of_the_lease()
 
     def _check(self, slept: bool) -> None:
@@ -649,7 +649,7 @@ class ServiceCluster(Cluster):
         world, settings = self.world, self.world.settings
         self.store = SimulatedStore(world)
         if settings.releases:
-            self._manager = ReleaseManager(world, lambda: [one.host for one in self._servers])
+            self._manager = ReleaseManager(world, lambda: [server.host for server in self._servers])
         self._start_learners()
         self.deciders = [
             DeciderServer(world, self.store, f"decider {n}") for n in range(settings.deciders)
@@ -701,9 +701,9 @@ class ServiceCluster(Cluster):
     def _kept(self) -> list[PublishedModel]:
         """Return the models that an operator can choose."""
         coordination = CoordinationStore(self.world.store.cells, BANDIT)
-        kept = [coordination.kept_model(one.version) for one in coordination.kept_models()]
-        kept.append(self.store.lead.data)
-        return [PublishedModel.read(data) for data in kept if data]
+        models = [coordination.kept_model(model.version) for model in coordination.kept_models()]
+        models.append(self.store.lead.data)
+        return [PublishedModel.read(data) for data in models if data]
 
     def _choose_model(self, model: PublishedModel | None) -> None:
         now = self.world.schedule.now
@@ -791,10 +791,10 @@ class ServiceCluster(Cluster):
         for decider in self.deciders:
             bandit = decider.bandit
             model = bandit.decider.model
-            found = len(bandit.decider.unapplied), bandit.version, model.n, model.pending
-            wanted = 0, fold.version, fold.model.n, fold.model.pending
-            if found != wanted:
-                raise Disagreement(f"L: {decider.name} has {found}, and should have {wanted}")
+            actual = len(bandit.decider.unapplied), bandit.version, model.n, model.pending
+            expected = 0, fold.version, fold.model.n, fold.model.pending
+            if actual != expected:
+                raise Disagreement(f"L: {decider.name} has {actual}, and should have {expected}")
 
     def _check_decisions(self, fold: Fold) -> None:
         """L: what a decider returns about a decision is what the learner knows."""
@@ -823,27 +823,27 @@ class ServiceCluster(Cluster):
             for decider in self.deciders:
                 if decider.bandit.decider.mode != mode:
                     raise Disagreement(f"L: {decider.name} does not obey the mode {mode}")
-                before = decider.bandit.decider.model.decided.copy()
+                model_before = decider.bandit.decider.model.decided.copy()
                 propensities: list[float] = []
                 name = f"{decider.name} in mode {mode} at {world.schedule.now}"
                 decider.receive(DecisionRequest(name), partial(_note_propensity, propensities))
                 world.schedule.run()
-                same = (before == decider.bandit.decider.model.decided).all()
-                obeyed = {
+                equal = (model_before == decider.bandit.decider.model.decided).all()
+                is_obeyed = {
                     "off": not propensities,
                     "baseline": propensities == [1 / len(self._actions)],
-                    "freeze": bool(propensities) and same,
+                    "freeze": bool(propensities) and equal,
                     "learn": bool(propensities),
                 }
-                if not obeyed[mode]:
-                    raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {same}")
+                if not is_obeyed[mode]:
+                    raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {equal}")
         self._check_actions()
         self._check_chosen_models()
 
     def _check_chosen_models(self) -> None:
         """L: every decider uses the chosen model, although newer ones are published."""
-        kept = self._kept()
-        usable = [model for model in kept if model.features == kept[-1].features]
+        models = self._kept()
+        usable = [model for model in models if model.features == models[-1].features]
         for model in (*usable[-2:], None):
             self._choose_model(model)
             self._poll()
@@ -852,16 +852,16 @@ class ServiceCluster(Cluster):
             name = cell_name("model", BANDIT)
             self.world.store.cells.transact({}, {name: newest.write()})
             self._poll()
-            chosen = newest if model is None else model
+            chosen_model = newest if model is None else model
             for decider in self.deciders:
-                made: list[Decision] = []
-                decider.receive(DecisionRequest(None, count=2), partial(_note_made, made))
+                decisions: list[Decision] = []
+                decider.receive(DecisionRequest(None, count=2), partial(_note_made, decisions))
                 self.world.schedule.run()
-                found = {decision.model for decision in made}
+                versions = {decision.model for decision in decisions}
                 theta = decider.bandit.decider.model.theta.astype("<f8")
-                if found != {chosen.version} or theta.tobytes() != chosen.theta:
-                    message = f"L: {decider.name} decides with the models {found}"
-                    raise Disagreement(f"{message}, and should with {chosen.version}")
+                if versions != {chosen_model.version} or theta.tobytes() != chosen_model.theta:
+                    message = f"L: {decider.name} decides with the models {versions}"
+                    raise Disagreement(f"{message}, and should with {chosen_model.version}")
 
     @property
     def _actions(self) -> Sequence[int | str]:
@@ -870,18 +870,18 @@ class ServiceCluster(Cluster):
 
     def _check_actions(self) -> None:
         """L: no decider chooses a paused action."""
-        *paused, last = self._actions
+        *paused, last_action = self._actions
         for change in ("pause", "resume"):
             for action in paused:
                 self._change_action(str(action), change)
             self._poll()
             for decider in self.deciders:
-                made: list[Decision] = []
-                decider.receive(DecisionRequest(None, count=5), partial(_note_made, made))
+                decisions: list[Decision] = []
+                decider.receive(DecisionRequest(None, count=5), partial(_note_made, decisions))
                 self.world.schedule.run()
-                chosen = {decision.action for decision in made}
-                if not chosen or (change == "pause" and chosen != {last}):
-                    raise Disagreement(f"L: {decider.name} chooses {chosen} after {change}")
+                chosen_actions = {decision.action for decision in decisions}
+                if not chosen_actions or (change == "pause" and chosen_actions != {last_action}):
+                    raise Disagreement(f"L: {decider.name} chooses {chosen_actions} after {change}")
 
 
 def _note_made(made: list[Decision], answer: object) -> None:

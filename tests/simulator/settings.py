@@ -98,21 +98,21 @@ class Settings:
             Explicit(window, reduce=reduce),
             DefaultAfter(window, reduce=reduce, value=rng.choice([0.0, 1.0])),
         ]
-        longer = rng.choice([None, 0, HOUR, 40 * DAY])
-        owned = rng.random() < 0.5
+        extra_time = rng.choice([None, 0, HOUR, 40 * DAY])
+        is_owned = rng.random() < 0.5
         rows = stream(seed, "rows")
         settings = cls(
             seed=seed,
             policy=kind(rng.choice([2, 3]), rng.choice(families), estimator=estimator),
             rewards=rng.choice(semantics),
-            retention=None if longer is None else window + timedelta(microseconds=longer),
+            retention=None if extra_time is None else window + timedelta(microseconds=extra_time),
             partitions=rng.choice([1, 1, 2, 4]),
             deciders=rng.choice([1, 2, 3]),
             learners=rng.choice([1, 2, 2]),
             clients=rng.choice([1, 2, 4]),
             decisions=rng.choice([2, 4, 6]),
             served=rng.random() < 0.5,
-            owned=owned,
+            owned=is_owned,
             spooled=rng.random() < 0.5,
             paged=stream(seed, "pages").random() < 0.5,
             tuning=Tuning(
@@ -123,7 +123,7 @@ class Settings:
                 exact=rows.choice([0, 4, 100_000]),
                 block=rows.choice([1, 3]),
                 batch=rng.choice([1, 5, 1000]),
-                snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
+                snapshot_every=100_000 if is_owned else rng.choice([1, 20, 100_000]),
                 max_unapplied=rng.choice([1, 4, 20_000]),
                 unapplied_block=rng.choice([1, 3]),
                 link=stream(seed, "link").choice([1, 4, 16]),
@@ -145,8 +145,8 @@ class Settings:
     def _attributed(self) -> Settings:
         """Credit rewards of subjects for half of the window in some runs."""
         window = self.rewards.window
-        drawn = stream(self.seed, "attribution").random() < 0.3
-        if not self.subjects or not drawn or not isinstance(window, timedelta):
+        is_drawn = stream(self.seed, "attribution").random() < 0.3
+        if not self.subjects or not is_drawn or not isinstance(window, timedelta):
             return self
         half = max(window // 2, timedelta(microseconds=1))
         return replace(self, rewards=replace(self.rewards, attribution=half))

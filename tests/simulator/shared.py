@@ -82,10 +82,10 @@ def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
     policy = replay.policy
     by_age = isinstance(merging, AgedMerging)
     parts = [(_check_entry(entry, replay, by_age), entry.center) for entry in entries]
-    found = model.version, model.n, model.pending, model.decisions
-    wanted = replay.version, replay.model.n, replay.model.pending, replay.model.decisions
-    if found != wanted:
-        raise Disagreement(f"M: the model counts {found}, and a replay {wanted}")
+    actual = model.version, model.n, model.pending, model.decisions
+    expected = replay.version, replay.model.n, replay.model.pending, replay.model.decisions
+    if actual != expected:
+        raise Disagreement(f"M: the model counts {actual}, and a replay {expected}")
     # Otherwise rows may be frozen at the estimate of their time.
     exact = isinstance(policy.family, Gaussian) or world.settings.tuning.exact >= 100_000
     if exact and not by_age:
@@ -96,16 +96,16 @@ def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
 
 def _undone(world: World, entry: PartitionSums) -> Undone | None:
     """Return what the worker knew to be undone, possibly beyond the records up to its position."""
-    undoing = [
+    undo_records = [
         record
         for record in world.store.records(entry.partition)
         if isinstance(record.event, Erased | Retracted)
     ]
-    known = entry.fingerprint[_FINGERPRINT:]
+    fingerprint = entry.fingerprint[_FINGERPRINT:]
     # Restoring gives a state that existed before: of several equal states it was the latest.
-    for count in range(len(undoing), -1, -1):
-        undone = Undone.of(undoing[:count])
-        if known == ("" if undone is None else undone.digest):
+    for count in range(len(undo_records), -1, -1):
+        undone = Undone.of(undo_records[:count])
+        if fingerprint == ("" if undone is None else undone.digest):
             return undone
     raise Disagreement(f"M: partition {entry.partition} knows of what nobody has undone")
 
@@ -117,22 +117,22 @@ def _check_entry(entry: PartitionSums, replay: Fold, by_age: bool) -> FrozenSums
     counts = {state.name.lower(): ledger.counts[state] for state in State}
     counters = {status: count for status, count in ledger.counters.items() if count}
     if (entry.counts, entry.counters) != (counts, counters):
-        found = f"{entry.counts}, {entry.counters}"
-        raise Disagreement(f"M: partition {partition} counts {found}, not {counts}, {counters}")
+        actual = f"{entry.counts}, {entry.counters}"
+        raise Disagreement(f"M: partition {partition} counts {actual}, not {counts}, {counters}")
     assert replay.learner.observed  # folds in what is waiting
     observations = replay.learner.observations[partition]
     if by_age:
         _check_aged(entry, replay)
         return FrozenSums.zero(policy.shape)
-    wanted, arrived = observations.sums_at(policy.family, entry.center), entry.arrived()
-    same = arrived.n == wanted.n
+    expected, arrived = observations.sums_at(policy.family, entry.center), entry.arrived()
+    is_same = arrived.n == expected.n
     for name in ("gram", "cross", "square"):
-        same &= _close(getattr(arrived.moments, name), getattr(wanted.moments, name))
-    if not same:
+        is_same &= _close(getattr(arrived.moments, name), getattr(expected.moments, name))
+    if not is_same:
         raise Disagreement(f"M: partition {partition} has other sums of rewards")
     if not _close(entry.outstanding().matrix, _outstanding(replay, partition)):
         raise Disagreement(f"M: partition {partition} has other sums of pending decisions")
-    return wanted
+    return expected
 
 
 def _check_aged(entry: PartitionSums, replay: Fold) -> None:
@@ -141,18 +141,18 @@ def _check_aged(entry: PartitionSums, replay: Fold) -> None:
     observations, began = learner.observations[partition], learner.times[partition].began
     began, (rows, _) = began[began != REMOVED], observations.since(0)
     sums = AgedSums.read(entry.rows, replay.policy.shape)
-    found = sums.seen
+    matrix = sums.seen
     if isinstance(replay.rewards, ConversionsOnly):
         times, pending, _ = learner.outstanding()[partition]
-        rows, began, found = np.concatenate([rows, pending]), np.append(began, times), sums.whole
+        rows, began, matrix = np.concatenate([rows, pending]), np.append(began, times), sums.whole
     weights, forgotten = np.ones(len(rows)), 0.0
     if half_life is not None:
         weights, forgotten = np.exp2((began - entry.at) / half_life), len(rows) / 2**REACH
     _, _, slope = replay.policy.family.cumulant_mean_slope(rows @ entry.center)
-    wanted = Information.of(rows, weights * slope).matrix
-    bound = SUMS * max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    expected = Information.of(rows, weights * slope).matrix
+    bound = SUMS * max(1.0, float(np.abs(expected).max(initial=0.0)))
     bound += forgotten * float(np.square(rows).max(initial=0.0))
-    if int(sums.counts[0]) != observations.n or np.abs(found - wanted).max() > bound:
+    if int(sums.counts[0]) != observations.n or np.abs(matrix - expected).max() > bound:
         raise Disagreement(f"M: partition {partition} has other sums by age")
 
 
@@ -245,11 +245,11 @@ class WorkerServer(LearningServer):
     def step(self, slept: bool = False) -> int:
         """Do a step, possibly one that wrongly assumes what it holds; return how much it did."""
         worker, lease = self.service.worker, self.service.lease
-        ends = self.membership._ends, lease._ends
-        lost = worker.lost
-        if slept and ends[0] > -math.inf:  # it slept after checking
+        ends_before = self.membership._ends, lease._ends
+        lost_before = worker.lost
+        if slept and ends_before[0] > -math.inf:  # it slept after checking
             self.membership._ends = math.inf
-            lease._ends = math.inf if self.service.leads() else ends[1]
+            lease._ends = math.inf if self.service.leads() else ends_before[1]
         count = 0
         try:
             count = self.service.step()
@@ -257,10 +257,10 @@ class WorkerServer(LearningServer):
             self.world.trace_event(self.name, error)
         finally:
             if self.membership._ends == math.inf:
-                self.membership._ends = ends[0]
+                self.membership._ends = ends_before[0]
             if lease._ends == math.inf:
-                lease._ends = ends[1]
-        self.world.faults.see("partition lost", worker.lost - lost)
+                lease._ends = ends_before[1]
+        self.world.faults.see("partition lost", worker.lost - lost_before)
         for partition, owned in worker.owned.items():
             check_counts(f"{self.name}, partition {partition}", owned.fold)
         positions = {p: owned.fold.position for p, owned in sorted(worker.owned.items())}
@@ -298,14 +298,14 @@ class SimulatedBrokers(Brokers):
         """Claim partitions: none that a live worker holds."""
         self._reach()
         now = self._world.store.now()
-        others = [
+        claims = [
             partitions
             for name, (until, partitions) in self.workers.items()
             if name != worker and until > now
         ]
         claim = super().claim(worker, seconds)
-        if any(partition in held for held in others for partition in claim.partitions):
-            raise Disagreement(f"W: {worker} was given {claim}, and others hold {others}")
+        if any(partition in partitions for partitions in claims for partition in claim.partitions):
+            raise Disagreement(f"W: {worker} was given {claim}, and others hold {claims}")
         return claim
 
     def give_back(self, worker: str, partitions: Collection[int]) -> None:
@@ -391,12 +391,12 @@ class SharedCluster(ServiceCluster):
     def _agree(self) -> Fold:
         """M, L: all learners together; then one of them alone, from what the others have saved."""
         self._agree_with(self.learners)
-        first, *others = self.world.stream("the last").sample(self.learners, len(self.learners))
-        for worker in others:
+        first, *idle = self.world.stream("the last").sample(self.learners, len(self.learners))
+        for worker in idle:
             worker.service.close()
             worker.host.stop()
         replay = self._agree_with([first])
-        for worker in others:
+        for worker in idle:
             worker.start()
         return replay
 
@@ -409,9 +409,9 @@ class SharedCluster(ServiceCluster):
         merging = leaders[0].service.merging
         assert merging is not None
         check_merged(world, merging, PublishedModel.read(self.store.lead.data))
-        owned = [p for worker in workers for p in worker.service.worker.owned]
-        if sorted(owned) != list(world.partitions):
-            raise Disagreement(f"W: the workers own {sorted(owned)}")
+        partitions = [p for worker in workers for p in worker.service.worker.owned]
+        if sorted(partitions) != list(world.partitions):
+            raise Disagreement(f"W: the workers own {sorted(partitions)}")
         for worker in workers:
             for partition, part in worker.service.worker.owned.items():
                 if part.fold.ledgers[partition].digest != replay.ledgers[partition].digest:
@@ -429,12 +429,12 @@ class SharedCluster(ServiceCluster):
             for worker in workers:  # nothing renews their leases any more
                 worker.membership.doubt([])
                 worker.service.lease._ends = -math.inf
-            busy = sum([worker.step() for worker in workers])
+            n_steps = sum([worker.step() for worker in workers])
             ends = world.ends
-            owned = sum(len(worker.service.worker.owned) for worker in workers)
+            n_owned = sum(len(worker.service.worker.owned) for worker in workers)
             data = self.store.lead.data
-            known = PublishedModel.read(data).positions if data else []
+            positions = PublishedModel.read(data).positions if data else []
             merged = [w.service.merging.positions for w in workers if w.service.merging]
-            if not busy and owned == len(ends) and known == ends and merged == [ends]:
+            if not n_steps and n_owned == len(ends) and positions == ends and merged == [ends]:
                 return ends
         raise Disagreement("L: no model comes to know all records")

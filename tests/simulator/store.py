@@ -95,18 +95,18 @@ class Store(MemoryJournal):
     ) -> list[Transaction]:
         """Write events, in one transaction for each partition."""
         places = [route(event, self._partitions) for event in events]
-        begun: dict[int, Transaction] = {}
+        transactions: dict[int, Transaction] = {}
         stamps = stamps_for(events, recorded, self._clock)
         for n, (partition, stamp, event) in enumerate(zip(places, stamps, events, strict=True)):
-            transaction = begun.setdefault(partition, Transaction(partition))
+            transaction = transactions.setdefault(partition, Transaction(partition))
             transaction.positions.append(self._next[partition])
             transaction.events.append((stamp, event))
             if requests and n in requests:
                 transaction.requests[self._next[partition]] = requests[n]
             self._next[partition] += 1
-        for partition, transaction in begun.items():
+        for partition, transaction in transactions.items():
             self._unseen[partition].append(transaction)
-        return list(begun.values())
+        return list(transactions.values())
 
     def append(
         self,
@@ -116,10 +116,10 @@ class Store(MemoryJournal):
         requests: Requests | None = None,
     ) -> list[int]:
         """Write events without faults; see :meth:`Log.append`."""
-        begun = self.begin(events, recorded, requests)
-        for transaction in begun:
+        transactions = self.begin(events, recorded, requests)
+        for transaction in transactions:
             self.sync(transaction)
-        return self.positions_of(begun, events)
+        return self.positions_of(transactions, events)
 
     def positions_of(self, begun: list[Transaction], events: Sequence[Event]) -> list[int]:
         """Return the position of each event of these transactions."""
@@ -129,8 +129,8 @@ class Store(MemoryJournal):
     def sync(self, transaction: Transaction) -> bool:
         """Commit a transaction; return False if it was rolled back."""
         if transaction.state == "open":
-            unseen = self._unseen[transaction.partition]
-            if any(other.state == "open" for other in unseen[: unseen.index(transaction)]):
+            queue = self._unseen[transaction.partition]
+            if any(earlier.state == "open" for earlier in queue[: queue.index(transaction)]):
                 self._faults.see("commits out of order")
             transaction.state = "synced"
             self._publish(transaction.partition)
@@ -144,8 +144,8 @@ class Store(MemoryJournal):
 
     def lose_power(self) -> None:
         """Roll back everything that is not synced."""
-        for unseen in self._unseen:
-            for transaction in [other for other in unseen if other.state == "open"]:
+        for queue in self._unseen:
+            for transaction in [waiting for waiting in queue if waiting.state == "open"]:
                 self._faults.see("unsynced tail dropped")
                 self.give_up(transaction)
 
@@ -166,34 +166,34 @@ class Store(MemoryJournal):
 
     def _publish(self, partition: int) -> None:
         """Make visible what has no open transaction before it."""
-        unseen = self._unseen[partition]
-        while unseen and unseen[0].state != "open":
-            self._show(unseen.pop(0))
+        queue = self._unseen[partition]
+        while queue and queue[0].state != "open":
+            self._show(queue.pop(0))
 
     def _show(self, transaction: Transaction) -> None:
         if transaction.state == "synced":
             for position, (stamp, event) in zip(
                 transaction.positions, transaction.events, strict=True
             ):
-                held = max(stamp, self.last_stamp(transaction.partition))
-                record = Record(transaction.partition, position, held, event)
-                kept = transaction.requests.get(position)
-                self._insert(None, [record], [], None if kept is None else {0: kept})
+                stamp_shown = max(stamp, self.last_stamp(transaction.partition))
+                record = Record(transaction.partition, position, stamp_shown, event)
+                request = transaction.requests.get(position)
+                self._insert(None, [record], [], None if request is None else {0: request})
 
     def _insert(
         self, handle: None, records: list[Record], data: Sequence[bytes], requests: Requests | None
     ) -> list[Record]:
         for record in records:
             self._next[record.partition] = max(self._next[record.partition], record.position + 1)
-        found = super()._insert(handle, records, data, requests)
+        records_inserted = super()._insert(handle, records, data, requests)
         self._note_standing(
             [record.event.id for record in records if isinstance(record.event, Decision)]
         )
-        return found
+        return records_inserted
 
     def _note_standing(self, ids: Sequence[str]) -> None:
-        for id, standing in self.decisions(ids).items():
-            self.stood.setdefault(id, set()).add(encode(standing))
+        for id, decision in self.decisions(ids).items():
+            self.stood.setdefault(id, set()).add(encode(decision))
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -202,17 +202,17 @@ class Store(MemoryJournal):
         self._check_kept(partition, after)
         stream = self._streams[partition]
         start = bisect_right(stream, after, key=_position)
-        found = stream[start : start + limit]
-        for n, record in enumerate(found if self.veiled else []):
+        page = stream[start : start + limit]
+        for n, record in enumerate(page if self.veiled else []):
             veil = self.veiled.get((partition, record.position))
             if veil == "newer":
-                unread = Opaque(bytes([99]) + encode(record.event))
-                veiled = msgspec.structs.replace(record, event=unread)
-                return [*found[:n], veiled]
+                opaque = Opaque(bytes([99]) + encode(record.event))
+                veiled_record = msgspec.structs.replace(record, event=opaque)
+                return [*page[:n], veiled_record]
             if veil == "damaged":
                 where = f"partition {partition}, position {record.position}"
                 raise CorruptEvent(f"the record at {where} was changed after it was written")
-        return found
+        return page
 
     def records(self, partition: int) -> list[Record]:
         """Return all that was ever recorded, as it was recorded."""
@@ -227,25 +227,27 @@ class Store(MemoryJournal):
 
     def drop(self, partition: int, limit: int) -> int:
         """Drop records, and remember them for the checks."""
-        before = self.readable(partition)
+        dropped = self.readable(partition)
         count = super().drop(partition, limit)
-        self._dropped[partition] += before[:count]
-        self._forget(before[:count])
+        self._dropped[partition] += dropped[:count]
+        self._forget(dropped[:count])
         return count
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
-        before = [record for stream in self._streams for record in stream]
+        records_before = [record for stream in self._streams for record in stream]
         count = super().overwrite(keys)
-        after = [record for stream in self._streams for record in stream]
-        found = [old for old, new in zip(before, after, strict=True) if old is not new]
-        self._overwritten |= {(record.partition, record.position): record for record in found}
-        self._forget(found)
+        rewritten = [record for stream in self._streams for record in stream]
+        overwritten = [
+            old for old, new in zip(records_before, rewritten, strict=True) if old is not new
+        ]
+        self._overwritten |= {(record.partition, record.position): record for record in overwritten}
+        self._forget(overwritten)
         return count
 
     def _forget(self, records: Sequence[Record]) -> None:
-        made = (record.event for record in records)
-        ids = {event.id for event in made if isinstance(event, Decision)}
+        events = (record.event for record in records)
+        ids = {event.id for event in events if isinstance(event, Decision)}
         self.forgotten |= ids
         self._note_standing(sorted(ids))  # a rival may be the valid one now
 
@@ -260,13 +262,13 @@ class Store(MemoryJournal):
     def epochs(self) -> list[int]:
         """The epochs of the owners of partitions."""
         names = [owner_cell(self.bandit, partition) for partition in range(self._partitions)]
-        found = self.cells.get(names)
-        return [found[name].version if name in found else 0 for name in names]
+        cells = self.cells.get(names)
+        return [cells[name].version if name in cells else 0 for name in names]
 
     def is_damaged(self, partition: int) -> bool:
         """Whether the stored snapshot is damaged."""
-        found = self._snapshots.load(partition)
-        return found is not None and damage(found[2], found[1]) is not None
+        snapshot = self._snapshots.load(partition)
+        return snapshot is not None and damage(snapshot[2], snapshot[1]) is not None
 
     def saved(self, partition: int) -> int | None:
         """Return the position of the snapshot, None if there is no valid one."""
@@ -279,8 +281,8 @@ class Store(MemoryJournal):
 
     def spoil(self, partition: int, draw: float, torn: bool) -> None:
         """Flip a bit in the stored snapshot, or tear a byte off."""
-        found = self.cells.scan(cell_name("snapshot-piece", self.bandit, partition, ""))
-        pieces = {name: cell.value for name, cell in found.items() if cell.value}
+        cells = self.cells.scan(cell_name("snapshot-piece", self.bandit, partition, ""))
+        pieces = {name: cell.value for name, cell in cells.items() if cell.value}
         name = [*pieces][int(draw * len(pieces))]
         data = pieces[name]
         self.cells.transact({}, {name: data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]})
@@ -367,10 +369,10 @@ class SimulatedJournal(DelegatingJournal):
         if store.is_busy and faults.strike("lock timed out"):
             raise JournalUnavailable("others hold the lock for too long")
         check_requests(events, requests)
-        begun = store.begin(events, recorded, requests)
+        batch = store.begin(events, recorded, requests)
         power_lost = faults.strike("power lost")
-        for n, transaction in enumerate(begun):
-            if power_lost and n == len(begun) // 2:  # the partitions before are durable
+        for n, transaction in enumerate(batch):
+            if power_lost and n == len(batch) // 2:  # the partitions before are durable
                 store.lose_power()
             store.sync(transaction)
         if faults.strike("killed before answering"):
@@ -378,12 +380,12 @@ class SimulatedJournal(DelegatingJournal):
         if power_lost or faults.strike("commit unknown"):
             raise JournalUnavailable("the connection broke: nobody knows what is there")
         if any(
-            store.end(transaction.partition) < transaction.positions[-1] for transaction in begun
+            store.end(transaction.partition) < transaction.positions[-1] for transaction in batch
         ):
             # Durable, but not visible yet; a real journal would wait here for a while.
             faults.see("reader stalled")
             raise JournalUnavailable("a transaction that began earlier is not finished")
-        return store.positions_of(begun, events)
+        return store.positions_of(batch, events)
 
     def append_unique(
         self,
@@ -397,9 +399,9 @@ class SimulatedJournal(DelegatingJournal):
             if store.is_contested(ids):  # a real journal would wait here for a while
                 self._faults.see("contested id")
                 raise JournalUnavailable("another decision is being made under this id")
-            first = FirstDecisions(events, ids, store.records_of(list(ids)))
-            requests = first.requests(requests)
-            return first.appended(self.append(first.events, requests=requests))
+            first_decisions = FirstDecisions(events, ids, store.records_of(list(ids)))
+            requests = first_decisions.requests(requests)
+            return first_decisions.appended(self.append(first_decisions.events, requests=requests))
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records after a position; see :meth:`Journal.read`."""

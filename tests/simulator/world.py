@@ -158,8 +158,8 @@ class Network:
         if self._faults.strike("message lost"):
             return
         for _ in range(2 if self._faults.strike("message twice") else 1):
-            late = 30 * DAY if self._faults.strike("message 30 days late") else 0
-            self._schedule.after(late + self._rng.expovariate(1 / SECOND), arrive)
+            extra_delay = 30 * DAY if self._faults.strike("message 30 days late") else 0
+            self._schedule.after(extra_delay + self._rng.expovariate(1 / SECOND), arrive)
 
 
 # --- disks ---------------------------------------------------------------------------------------
@@ -214,14 +214,14 @@ class Disk:
 
     def lose_power(self) -> None:
         """Lose what is not synced, or a part of it."""
-        written = self._written
-        if written == self._synced:
+        content = self._written
+        if content == self._synced:
             return
         self._faults.see("spool torn")
         self._written = self._synced
-        if written.startswith(self._synced):  # the disk had begun to write the rest
-            size = self._rng.randint(len(self._synced), len(written))
-            self._written = self._synced = written[:size]
+        if content.startswith(self._synced):  # the disk had begun to write the rest
+            size = self._rng.randint(len(self._synced), len(content))
+            self._written = self._synced = content[:size]
 
 
 # --- the world -----------------------------------------------------------------------------------
