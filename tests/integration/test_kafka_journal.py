@@ -357,9 +357,9 @@ def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJourna
     """Those with other ends than the given positions, also if records were lost."""
     assert opened.advanced(dict.fromkeys(range(4), 0)) == set()
     ids = [new_id(1_700_000_000_000_000, slot) for slot in (0, 0, 2)]
-    *_, behind, last = opened.append([Reward(id, 1, 1.0) for id in ids])
+    *_, position, last_position = opened.append([Reward(id, 1, 1.0) for id in ids])
     assert opened.advanced(dict.fromkeys(range(4), 0)) == {0, 2}
-    assert opened.advanced({0: behind, 1: 0, 2: last, 3: 0}) == set()
+    assert opened.advanced({0: position, 1: 0, 2: last_position, 3: 0}) == set()
     opened.append([Reward(ids[2], 1, 1.0)])
-    assert opened.advanced({0: behind, 2: last}) == {2}
-    assert opened.advanced({0: behind + (1 << 16)}) == {0}
+    assert opened.advanced({0: position, 2: last_position}) == {2}
+    assert opened.advanced({0: position + (1 << 16)}) == {0}

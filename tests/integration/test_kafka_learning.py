@@ -42,19 +42,19 @@ def play(bandit: Bandit, seed: int) -> Played:
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=DIM)
     rows = rng.normal(size=(ROUNDS, ACTIONS, DIM)) / 2
-    means = 1 / (1 + np.exp(-rows @ theta))
-    outcomes = rng.random((ROUNDS, ACTIONS)) < means
-    delays, repeated = rng.integers(0, LATE, ROUNDS), rng.random(ROUNDS) < 0.2
+    probabilities = 1 / (1 + np.exp(-rows @ theta))
+    outcomes = rng.random((ROUNDS, ACTIONS)) < probabilities
+    delays, is_repeated = rng.integers(0, LATE, ROUNDS), rng.random(ROUNDS) < 0.2
     due: dict[int, list[tuple[str, float]]] = {}
     actions = []
     for t in range(ROUNDS):
         decision = bandit.decide(rows=rows[t])
         actions.append(decision.index)
-        rewards = [(decision.id, float(outcomes[t, decision.index]))] * (1 + repeated[t])
+        rewards = [(decision.id, float(outcomes[t, decision.index]))] * (1 + is_repeated[t])
         due.setdefault(t + int(delays[t]), []).extend(rewards)
         for id, value in due.pop(t, []):
             bandit.observe(id, value)
-    regrets = means.max(axis=1) - means[np.arange(ROUNDS), actions]
+    regrets = probabilities.max(axis=1) - probabilities[np.arange(ROUNDS), actions]
     return Played(actions, float(regrets.sum()))
 
 
@@ -89,12 +89,12 @@ def folded(journal: Journal, policy: DelayedUCB) -> Fold:
 @pytest.mark.parametrize("seed", [11, 12])
 def test_decisions_and_regret_are_those_of_an_embedded_bandit(journal: Journal, seed: int) -> None:
     """With the same random numbers it makes the same choices, and learns the same."""
-    with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=seed) as through_kafka:
-        played = play(through_kafka, seed)
-        estimate = through_kafka.estimate
+    with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=seed) as kafka_bandit:
+        result = play(kafka_bandit, seed)
+        estimate = kafka_bandit.estimate
     memory = MemoryJournal(partitions=PARTITIONS)
     with Bandit(policy=POLICY, rewards=Explicit(), journal=memory, seed=seed) as embedded:
-        assert play(embedded, seed) == played
+        assert play(embedded, seed) == result
         expected = embedded.estimate
     assert estimate.n == expected.n > ROUNDS / 2
     np.testing.assert_allclose(estimate.theta, expected.theta, rtol=1e-8, atol=1e-10)
@@ -173,15 +173,15 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     first, second = (shared_learner(definition, store, lease=1.0) for _ in range(2))
     with Bandit(
         policy=policy, rewards=Explicit(), journal=store.journal(bandit), seed=2
-    ) as deciding:
-        play(deciding, seed=31)
+    ) as decider:
+        play(decider, seed=31)
         deadline = time.monotonic() + 60
         while not (first.worker.owned and second.worker.owned) and time.monotonic() < deadline:
             first.step()
             second.step()
         partitions = set(first.worker.owned)
         assert partitions
-        play(deciding, seed=32)
+        play(decider, seed=32)
     with store.journal(bandit) as journal:
         fold = folded(journal, policy)
         # The first is never called again: neither does it give back, nor save.

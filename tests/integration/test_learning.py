@@ -82,10 +82,10 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     publication = coordination.published()
     assert publication is not None
     number, data = publication
-    published = PublishedModel.read(data)
-    assert published.positions == writer._fold.positions
-    assert (published.n, published.pending) == (45, 15)
-    model = published.model(POLICY)
+    published_model = PublishedModel.read(data)
+    assert published_model.positions == writer._fold.positions
+    assert (published_model.n, published_model.pending) == (45, 15)
+    model = published_model.model(POLICY)
     deviations = np.sqrt(np.diag(writer.estimate.covariance))
     assert np.abs((model.theta - writer.estimate.theta) / deviations).max() < 1e-6
     assert coordination.published(number) is None
@@ -244,18 +244,18 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
     learner.coordination.publish(model, learner.epoch)
     loop = asyncio.new_event_loop()
     bandits = ServedBandits([definition(bandit)], store, loop, ThreadRuntime())
-    served = bandits[bandit]
+    served_bandit = bandits[bandit]
     try:
-        assert served.is_stale(600.0)
+        assert served_bandit.is_stale(600.0)
         rows, rng = np.eye(DIM, dtype=np.float32), np.random.default_rng(0)
-        assert served.decider.choose(
+        assert served_bandit.decider.choose(
             [ParsedRequest(DIM)], rows, now=5, rng=rng, hold=True
         ).decisions
         until_idle(learner)
 
         def taken() -> bool:
             loop.run_until_complete(asyncio.sleep(0))  # what the polling thread has left for it
-            return not served.is_stale(600.0)
+            return not served_bandit.is_stale(600.0)
 
         eventually(taken)
     finally:
@@ -288,9 +288,9 @@ def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Ba
     until_idle(learner)
     assert learner.fold is not None
     assert same_sums(learner.fold, writer._fold)
-    complete = Fold(POLICY, writer.rewards, partitions=2)
-    complete.catch_up(writer.journal)
-    assert learner.fold.digest == complete.digest
+    replay = Fold(POLICY, writer.rewards, partitions=2)
+    replay.catch_up(writer.journal)
+    assert learner.fold.digest == replay.digest
     deviations = np.sqrt(np.diag(writer.estimate.covariance))
     gap = (learner.fold.model.theta - writer.estimate.theta) / deviations
     assert np.abs(gap).max() < 0.1

@@ -313,11 +313,13 @@ def test_causes_in_the_database(stage: Stage) -> None:
     """It is slow, then down: one decider has a spool and keys, the other has neither."""
     key = make(stage.store, "decide", "reward")
     spool = f'spool_dir = "{stage.folder / "spool"}"'
-    _, safe = stage.start("serve", stage.config("safe", {"offers": POLICY}, spool, 'auth = "keys"'))
+    _, spooled_url = stage.start(
+        "serve", stage.config("safe", {"offers": POLICY}, spool, 'auth = "keys"')
+    )
     plain_config = stage.config("plain", {"offers": POLICY})
     _, unspooled_url = stage.start("serve", plain_config)
     stage.start("learn", plain_config)
-    spooled_http, http = stage.client(safe, **key.header), stage.client(unspooled_url)
+    spooled_http, http = stage.client(spooled_url, **key.header), stage.client(unspooled_url)
     prometheus = stage.prometheus(make(stage.store, "read").key)
     later(lambda: bool(decide(spooled_http, "offers") and decide(http, "offers")))
 
@@ -374,6 +376,6 @@ def test_learner_behind_slow_connection_and_decider_with_different_policy(stage:
 
 def test_every_alert_has_a_cause_here() -> None:
     """Except for those that cannot be caused within minutes."""
-    covered = {name for name, _ in JOURNAL | CALLS | SLOW | AWAY | DEAD | APART}
-    assert covered | NOT_HERE == alert_names()
-    assert not covered & NOT_HERE
+    alerts = {name for name, _ in JOURNAL | CALLS | SLOW | AWAY | DEAD | APART}
+    assert alerts | NOT_HERE == alert_names()
+    assert not alerts & NOT_HERE

@@ -228,13 +228,13 @@ def test_a_snapshot_goes_on_with_the_chain(journal: Journal) -> None:
     fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
     for count in (900, 700, 3):
         journal.append(some(rng, count))
-        loaded = Fold(POLICY, REWARDS, partitions=PARTITIONS)
-        loaded.load(journal)
-        assert loaded.positions == fold.positions
-        assert loaded.head == fold.head
-        for either_fold in (fold, loaded):
+        loaded_fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
+        loaded_fold.load(journal)
+        assert loaded_fold.positions == fold.positions
+        assert loaded_fold.head == fold.head
+        for either_fold in (fold, loaded_fold):
             either_fold.catch_up(journal)
-        assert loaded.head == fold.head == fresh(journal).head
+        assert loaded_fold.head == fold.head == fresh(journal).head
         fold.save(journal)
     assert max(fold.positions) > 1_024
 

@@ -77,13 +77,13 @@ def finish(learners: list[Learner], journal: Journal) -> None:
     step(learners, ENDED)
     deadline = time.monotonic() + 120
     while True:
-        folded: dict[int, int] = {}
+        positions: dict[int, int] = {}
         for learner in learners:
-            folded |= sent(learner)
+            positions |= sent(learner)
         journal_ends = {n: journal.end(n) for n in range(PARTITIONS)}
-        if folded == journal_ends:
+        if positions == journal_ends:
             return
-        assert time.monotonic() < deadline, (folded, journal_ends)
+        assert time.monotonic() < deadline, (positions, journal_ends)
         step(learners, 0.2)
 
 
@@ -223,8 +223,8 @@ def test_the_topic_is_what_the_ledger_says(
         assert consumer.repeated  # or no learner was ever restarted
         for _, data in messages:
             msgspec.json.decode(data, type=DecisionOutcome)
-        compacted = {key: json.loads(data) for key, data in messages}
-        assert compacted == consumer.newest
+        latest = {key: json.loads(data) for key, data in messages}
+        assert latest == consumer.newest
         for learner in running:
             learner.close()
 

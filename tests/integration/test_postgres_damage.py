@@ -92,23 +92,23 @@ def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str)
 def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
     """The other's snapshot is rejected, also a later one; other partitions are unaffected."""
     with (
-        PostgresJournal(dsn, bandit=bandit, partitions=2) as slow,
-        PostgresJournal(dsn, bandit=bandit) as quick,
-        PostgresJournal(dsn, bandit=bandit) as other,
+        PostgresJournal(dsn, bandit=bandit, partitions=2) as first_owner,
+        PostgresJournal(dsn, bandit=bandit) as second_owner,
+        PostgresJournal(dsn, bandit=bandit) as plain_journal,
     ):
-        slow.append([Settled(0, 1), Settled(0, 2), Settled(1, 1)])
-        assert [slow.acquire(0), slow.acquire(1)] == [1, 1]
-        slow.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
-        assert quick.acquire(0) == 2
+        first_owner.append([Settled(0, 1), Settled(0, 2), Settled(1, 1)])
+        assert [first_owner.acquire(0), first_owner.acquire(1)] == [1, 1]
+        first_owner.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert second_owner.acquire(0) == 2
         with pytest.raises(OwnerFenced, match="partition 0"):
-            slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
-        assert quick.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
-        slow.save(Snapshot(1, 1, "v1", {"ledger": b"1"}))
-        quick.save(Snapshot(0, 2, "v1", {"ledger": b"quick"}))
-        assert slow.load(0) == Snapshot(0, 2, "v1", {"ledger": b"quick"})
-        other.save(Snapshot(0, 2, "v1", {"ledger": b"as with other journals"}))
-        assert slow.acquire(0) == 3
-        slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+            first_owner.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+        assert second_owner.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+        first_owner.save(Snapshot(1, 1, "v1", {"ledger": b"1"}))
+        second_owner.save(Snapshot(0, 2, "v1", {"ledger": b"quick"}))
+        assert first_owner.load(0) == Snapshot(0, 2, "v1", {"ledger": b"quick"})
+        plain_journal.save(Snapshot(0, 2, "v1", {"ledger": b"as with other journals"}))
+        assert first_owner.acquire(0) == 3
+        first_owner.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
 
 
 def test_an_error_of_owners_can_be_pickled() -> None:

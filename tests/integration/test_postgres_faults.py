@@ -207,8 +207,8 @@ def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
         settled_ids = play(writer, 3)
         reader.sync()
         damaged_ids = play(writer, 20)
-        damaged = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer).number)
-        flip(*damaged)
+        target = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer).number)
+        flip(*target)
         for _ in range(2):
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
                 reader.sync()
@@ -221,7 +221,7 @@ def test_fold_stops_at_flipped_bit(dsn: str, bandit: str) -> None:
             assert all(ledger.entry(id) is None for id in damaged_ids[10:])
         with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
             opened(dsn, bandit)
-        flip(*damaged)
+        flip(*target)
         reader.sync()
         assert reader.digest == writer.digest
         play(reader, 1)

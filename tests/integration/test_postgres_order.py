@@ -49,10 +49,10 @@ def connected(dsn: str) -> Iterator[psycopg.Connection]:
 
 def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None:
     """The control: of two transactions, the later commits first, and the reader skips the other."""
-    with connected(dsn) as slow, connected(dsn) as quick, connected(dsn) as reader:
-        slow.execute("DROP TABLE IF EXISTS naive")
-        slow.execute(NAIVE)
-        slow.commit()
+    with connected(dsn) as slow_writer, connected(dsn) as quick_writer, connected(dsn) as reader:
+        slow_writer.execute("DROP TABLE IF EXISTS naive")
+        slow_writer.execute(NAIVE)
+        slow_writer.commit()
         reader.autocommit = True
         events_read: list[str] = []
         position_read = 0
@@ -64,11 +64,11 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
                 position_read = position
                 events_read.append(event)
 
-        slow.execute("INSERT INTO naive (event) VALUES ('slow')")
-        quick.execute("INSERT INTO naive (event) VALUES ('quick')")
-        quick.commit()
+        slow_writer.execute("INSERT INTO naive (event) VALUES ('slow')")
+        quick_writer.execute("INSERT INTO naive (event) VALUES ('quick')")
+        quick_writer.commit()
         read()
-        slow.commit()
+        slow_writer.commit()
         read()
         stored = {event for (event,) in reader.execute("SELECT event FROM naive")}
         assert stored - set(events_read) == {"slow"}
@@ -78,14 +78,14 @@ def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None
 def test_journal_reader_skips_nothing(dsn: str, bandit: str) -> None:
     """The later transaction waits for the earlier, and the reader sees both."""
     with (
-        PostgresJournal(dsn, bandit=bandit) as quick,
+        PostgresJournal(dsn, bandit=bandit) as quick_writer,
         PostgresJournal(dsn, bandit=bandit) as reader,
-        connected(dsn) as slow,
+        connected(dsn) as slow_writer,
     ):
-        append_in(slow, quick, 1)
-        append = Waiting(dsn, quick, lambda: quick.append([Settled(0, 2)]))
+        append_in(slow_writer, quick_writer, 1)
+        append = Waiting(dsn, quick_writer, lambda: quick_writer.append([Settled(0, 2)]))
         assert reader.read(0, 0, 9) == []
-        slow.commit()
+        slow_writer.commit()
         assert append.join() == [2]
         assert [record.event for record in reader.read(0, 0, 9)] == [Settled(0, 1), Settled(0, 2)]
 
@@ -126,27 +126,27 @@ def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
 
 def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
     """After the wait, it would number from an outdated snapshot. A unique key detects this."""
-    with connected(dsn) as slow, connected(dsn) as quick:
-        slow.execute("DROP TABLE IF EXISTS stale")
-        slow.execute("CREATE TABLE stale (position bigint PRIMARY KEY, event text NOT NULL)")
-        slow.commit()
-        slow.execute(STALE, ("slow",))
+    with connected(dsn) as slow_writer, connected(dsn) as quick_writer:
+        slow_writer.execute("DROP TABLE IF EXISTS stale")
+        slow_writer.execute("CREATE TABLE stale (position bigint PRIMARY KEY, event text NOT NULL)")
+        slow_writer.commit()
+        slow_writer.execute(STALE, ("slow",))
         failures: list[psycopg.Error] = []
 
         def write() -> None:
             try:
-                quick.execute(STALE, ("quick",))
+                quick_writer.execute(STALE, ("quick",))
             except psycopg.Error as error:
                 failures.append(error)
 
         thread = threading.Thread(target=write)
         thread.start()
-        eventually(lambda: waits_for_lock(dsn, quick.info.backend_pid), "it does not wait")
-        slow.commit()
+        eventually(lambda: waits_for_lock(dsn, quick_writer.info.backend_pid), "it does not wait")
+        slow_writer.commit()
         thread.join(30)
         assert [type(error) for error in failures] == [psycopg.errors.UniqueViolation]
-        quick.rollback()
-        slow.execute("DROP TABLE stale")
+        quick_writer.rollback()
+        slow_writer.execute("DROP TABLE stale")
 
 
 # --- many at once ------------------------------------------------------------------------------
@@ -216,15 +216,15 @@ class Reader(Worker):
 
     def work(self, dsn: str, bandit: str, done: threading.Event) -> None:
         """Do the work of the thread."""
-        after = [0] * PARTITIONS
+        positions = [0] * PARTITIONS
         with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
             while True:
                 is_last = done.is_set()
                 for partition in range(PARTITIONS):
-                    while page := journal.read(partition, after[partition], 500):
+                    while page := journal.read(partition, positions[partition], 500):
                         # A gap raises CorruptJournal; that all are seen is compared at the end.
-                        assert page[0].position == after[partition] + 1
-                        after[partition] = page[-1].position
+                        assert page[0].position == positions[partition] + 1
+                        positions[partition] = page[-1].position
                         self.events[partition] += (
                             record.event for record in page if isinstance(record.event, Settled)
                         )
@@ -245,26 +245,26 @@ def test_readers_skip_no_concurrent_writes(dsn: str, bandit: str, full: bool, si
     writers, events = (32, 10**6) if size == "full" else (8, 20_000)
     PostgresJournal(dsn, bandit=bandit, partitions=PARTITIONS).close()
     done = threading.Event()
-    writing = [Writer(dsn, bandit, name, events // writers) for name in range(writers)]
-    reading = [Reader(dsn, bandit, done) for _ in range(2)]
-    for thread in [*reading, *writing]:
+    writing_threads = [Writer(dsn, bandit, name, events // writers) for name in range(writers)]
+    reading_threads = [Reader(dsn, bandit, done) for _ in range(2)]
+    for thread in [*reading_threads, *writing_threads]:
         thread.start()
-    for writer in writing:
+    for writer in writing_threads:
         writer.join()
     done.set()
-    for reader in reading:
+    for reader in reading_threads:
         reader.join()
-    workers: list[Worker] = [*writing, *reading]
+    workers: list[Worker] = [*writing_threads, *reading_threads]
     assert [worker.failure for worker in workers] == [None] * (writers + 2)
     for partition in range(PARTITIONS):
-        events_written = [event for writer in writing for event in writer.events[partition]]
-        for reader in reading:
+        events_written = [event for writer in writing_threads for event in writer.events[partition]]
+        for reader in reading_threads:
             assert len(reader.events[partition]) == len(events_written)
             assert set(reader.events[partition]) == set(events_written)
-            assert reader.events[partition] == reading[0].events[partition]
+            assert reader.events[partition] == reading_threads[0].events[partition]
     # They did follow: what they saw came in many pages, not in one at the end.
-    assert min(reader.pages for reader in reading) > 10 * PARTITIONS
-    skipped = events - min(sum(map(len, reader.events)) for reader in reading)
-    pages = [reader.pages for reader in reading]
-    print(f"\n{events} appends by {writers} writers, {pages} pages read: {skipped} skipped")
-    assert skipped == 0
+    assert min(reader.pages for reader in reading_threads) > 10 * PARTITIONS
+    skips = events - min(sum(map(len, reader.events)) for reader in reading_threads)
+    pages = [reader.pages for reader in reading_threads]
+    print(f"\n{events} appends by {writers} writers, {pages} pages read: {skips} skipped")
+    assert skips == 0

@@ -143,8 +143,8 @@ def test_append_with_lost_response_is_stored_once(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
     """It was committed before the connection broke: the positions are the same."""
-    through = dsn.replace(str(postgres.port), str(proxy.port))
-    with PostgresJournal(through, bandit=bandit) as journal:
+    proxied_dsn = dsn.replace(str(postgres.port), str(proxy.port))
+    with PostgresJournal(proxied_dsn, bandit=bandit) as journal:
         journal.append([Void("first", 1)])
         for n in range(5):
             events: list[Event] = [Void("a", n), Settled(0, n), Reward("b", n, 0.5)]
@@ -158,8 +158,8 @@ def test_an_import_whose_answer_is_lost_says_so(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
     """It is not repeated: the caller must check whether it was committed."""
-    through = dsn.replace(str(postgres.port), str(proxy.port))
-    with PostgresJournal(through, bandit=bandit) as journal:
+    proxied_dsn = dsn.replace(str(postgres.port), str(proxy.port))
+    with PostgresJournal(proxied_dsn, bandit=bandit) as journal:
         ask, calls = journal._session._run, 0
 
         def lose_the_last(work: Callable[[psycopg.Connection], object], **how: bool) -> object:

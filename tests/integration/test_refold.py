@@ -89,16 +89,16 @@ def test_they_agree(journal: Journal) -> None:
     live_fold = empty()
     live_fold.catch_up(journal)
     live_fold.save(journal)
-    loaded, clock = empty(), Clock()
-    loaded.load(journal)
+    loaded_fold, clock = empty(), Clock()
+    loaded_fold.load(journal)
     refold = Refold(journal, clock)
     for seed in range(2, 6):
         fill(journal, seed, 300)
-        loaded.catch_up(journal)
-        assert again(refold, loaded, clock) == []
+        loaded_fold.catch_up(journal)
+        assert again(refold, loaded_fold, clock) == []
     assert refold.disagreements == 0
-    assert sum(ledger._forgotten for ledger in loaded.ledgers.values()) > 0
-    assert min(loaded.counts[state] for state in ("rewarded", "defaulted", "voided")) > 0
+    assert sum(ledger._forgotten for ledger in loaded_fold.ledgers.values()) > 0
+    assert min(loaded_fold.counts[state] for state in ("rewarded", "defaulted", "voided")) > 0
 
 
 def _value(live: Fold) -> None:
@@ -198,8 +198,8 @@ def test_what_was_undone_is_passed_over_by_both(journal: Journal) -> None:
         for record in journal.read(0, 0, 1_000)
         if isinstance(record.event, Decision)
     )
-    retracted = [Retracted(p, 0, 0, journal.now(), "") for p in range(PARTITIONS)]
-    journal.append([Erased(erased_key_of(first_id), 0), *retracted])
+    retractions = [Retracted(p, 0, 0, journal.now(), "") for p in range(PARTITIONS)]
+    journal.append([Erased(erased_key_of(first_id), 0), *retractions])
     live_fold, clock = empty(), Clock()
     live_fold.load(journal)
     live_fold.catch_up(journal)

@@ -113,7 +113,7 @@ def test_bandit_lost_by_a_restore_never_writes_to_another_journal(
         PostgresJournal(dsn, bandit="lost") as old_journal,
         closing(PostgresStore(dsn).session()) as session,
     ):
-        shared = [session.journal(name) for name in ("old", "lost")]
+        journals = [session.journal(name) for name in ("old", "lost")]
         identity = {"family": "Bernoulli()", "dim": "2", "features": ""}
         old_journal.identify(identity)
         old_journal.append([Void("before", 1)])
@@ -124,14 +124,14 @@ def test_bandit_lost_by_a_restore_never_writes_to_another_journal(
                 old_journal.append([Void("refused", 1)])
             with pytest.raises(JournalUnavailable, match="lost the registration of a bandit"):
                 session.append_all(
-                    [Batch(journal, [Void("refused together", 1)]) for journal in shared]
+                    [Batch(journal, [Void("refused together", 1)]) for journal in journals]
                 )
-            assert (ids_in(new_journal), ids_in(shared[0])) == ([], [])
+            assert (ids_in(new_journal), ids_in(journals[0])) == ([], [])
             old_journal.append([Void("after", 1)])
-            session.append_all([Batch(journal, [Void("together", 1)]) for journal in shared])
+            session.append_all([Batch(journal, [Void("together", 1)]) for journal in journals])
             assert ids_in(new_journal) == []
-            assert ids_in(shared[0]) == ["together"]
-            assert ids_in(old_journal) == ids_in(shared[1]) == ["after", "together"]
+            assert ids_in(journals[0]) == ["together"]
+            assert ids_in(old_journal) == ids_in(journals[1]) == ["after", "together"]
         assert old_journal.identify({}) == identity
 
 

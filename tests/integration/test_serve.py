@@ -165,7 +165,7 @@ def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, stor
     service.heard("this learner leads")
     port = service.heard("serving")["port"]
     accepted: list[str] = []
-    failed: list[object] = []
+    failures: list[object] = []
     removal = threading.Event()  # whether the balancer has taken it out
 
     def balance() -> None:
@@ -182,13 +182,13 @@ def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, stor
                     answer = connection.getresponse()
                     decision = json.loads(answer.read())
                     if answer.status != 201:
-                        failed.append(decision)
+                        failures.append(decision)
                         return
                     accepted.append(decision["id"])
                     if answer.will_close:
                         break
             except (OSError, HTTPException) as error:
-                failed.append(error)
+                failures.append(error)
                 return
             finally:
                 connection.close()
@@ -206,7 +206,7 @@ def test_drain_gives_load_balancers_time_to_redirect_requests(start: Start, stor
     assert service.decide()  # whoever comes all the same is answered
     assert service.ended() == 0
     assert 2 <= time.monotonic() - signalled_at < 12
-    assert not failed
+    assert not failures
     journal = store.journal("offers")
     assert journal.decisions(accepted).keys() == set(accepted)
     journal.close()
@@ -271,9 +271,9 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> N
         assert tables.ended() == 2
         (line,) = tables.log.splitlines()
         assert "has no tables for journals: run `belated schema" in line
-    exposed = start("serve", "--create-tables", "--host", "0.0.0.0")
-    assert exposed.ended() == 2
-    (line,) = exposed.log.splitlines()
+    exposed_service = start("serve", "--create-tables", "--host", "0.0.0.0")
+    assert exposed_service.ended() == 2
+    (line,) = exposed_service.log.splitlines()
     assert "is reachable from other machines: set auth =" in line
     service = start("serve", "--create-tables")
     port = str(service.heard("serving")["port"])

@@ -149,7 +149,7 @@ def check_journal(journal: Journal, count: int) -> None:
             else:
                 resumed_at = record.recorded
     assert 0 < paused_at < resumed_at
-    without = 0
+    pause_count = 0
     for partition in range(journal.partitions):
         records = [
             record
@@ -169,8 +169,8 @@ def check_journal(journal: Journal, count: int) -> None:
             assert sum(request.propensities) == pytest.approx(1.0, abs=1e-12)
             if paused_at + PROMISE * 1e6 < record.recorded < resumed_at:
                 assert request.actions == NAMES[1:]
-                without += 1
-    assert without >= count
+                pause_count += 1
+    assert pause_count >= count
 
 
 # --- one process ----------------------------------------------------------------------------------

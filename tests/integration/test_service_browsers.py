@@ -141,8 +141,10 @@ def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:
 def test_a_page_without_a_key_is_told_so(store: Store) -> None:
     """It may read the error; with a token it can report, with a key it can decide."""
     secrets = TokenSecrets({"k1": bytes(range(32))})
-    guarded = Definition("guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
-    app = Service([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])
+    definition = Definition(
+        "guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce"
+    )
+    app = Service([definition], store, auth="keys", token_keys=secrets, cors=[SHOP])
     with served(app) as serving, httpx.Client(base_url=serving.url) as http:
         key: Made = known(store, serving.url)
         path = "/v1/guarded-pages/decisions"

@@ -97,7 +97,7 @@ def test_a_head_is_answered_like_a_get() -> None:
     """Without the body."""
     with served(Service([OFFERS], MemoryStore())) as serving:
         for path in ("/livez", "/v1/offers", "/openapi.json"):
-            head, full = httpx.head(serving.url + path), httpx.get(serving.url + path)
-            assert head.status_code == full.status_code == 200
-            assert head.content == b""
-            assert head.headers["content-type"] == full.headers["content-type"]
+            head_reply, get_reply = httpx.head(serving.url + path), httpx.get(serving.url + path)
+            assert head_reply.status_code == get_reply.status_code == 200
+            assert head_reply.content == b""
+            assert head_reply.headers["content-type"] == get_reply.headers["content-type"]

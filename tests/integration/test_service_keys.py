@@ -82,9 +82,11 @@ def test_every_route_for_every_scope(
     http: httpx.Client, serving: Serving, store: Store, scope: str
 ) -> None:
     """On all routes and bandits, a key is limited to its scopes and bandits."""
-    narrow = make(store, scope, bandits=("guarded",))
-    wide = make(store, scope)
-    eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
+    bandit_key = make(store, scope, bandits=("guarded",))
+    full_key = make(store, scope)
+    eventually(
+        lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (bandit_key, full_key)}
+    )
     requests = 0
     journal = store.journal("other")
     for route in ROUTES:
@@ -94,20 +96,20 @@ def test_every_route_for_every_scope(
             statuses = (400,)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
             end_before = journal.end(0)
-            with_narrow = ask(http, route, bandit, narrow.header)
+            bandit_answer = ask(http, route, bandit, bandit_key.header)
             assert journal.end(0) == end_before  # it has done nothing to the other
-            with_wide = ask(http, route, bandit, wide.header)
+            full_answer = ask(http, route, bandit, full_key.header)
             if bandit in ("guarded", "") and is_in_scope and not route.everywhere:
-                assert with_narrow.status_code in statuses, with_narrow.text
+                assert bandit_answer.status_code in statuses, bandit_answer.text
             else:
-                assert with_narrow.status_code == 403
-                assert ("--bandit '*'" in with_narrow.text) == route.everywhere
+                assert bandit_answer.status_code == 403
+                assert ("--bandit '*'" in bandit_answer.text) == route.everywhere
             if not is_in_scope:
-                assert with_wide.status_code == 403
+                assert full_answer.status_code == 403
             elif bandit == "nowhere":
-                assert with_wide.status_code == 404
+                assert full_answer.status_code == 404
             else:
-                assert with_wide.status_code in statuses, with_wide.text
+                assert full_answer.status_code in statuses, full_answer.text
             requests += 1
     assert requests == len(ROUTES) + 2 * sum("{bandit}" in route.path for route in ROUTES)
     journal.close()
@@ -115,12 +117,12 @@ def test_every_route_for_every_scope(
 
 def test_a_key_lists_the_bandits_that_it_may_read(serving: Serving, store: Store) -> None:
     """With the address of their routes; a key with another scope lists none."""
-    narrow, wide = make(store, "read", bandits=("guarded",)), make(store, "read")
+    bandit_key, full_key = make(store, "read", bandits=("guarded",)), make(store, "read")
     decide = make(store, "decide")
     eventually(lambda: answers(serving.url, decide, "/v1") == 403)
-    with Client(serving.url, bandit="guarded", key=wide.key) as client:
+    with Client(serving.url, bandit="guarded", key=full_key.key) as client:
         assert [bandit.bandit for bandit in client.bandits()] == ["guarded", "other"]
-    with Client(serving.url, bandit="guarded", key=narrow.key) as client:
+    with Client(serving.url, bandit="guarded", key=bandit_key.key) as client:
         (bandit,) = client.bandits()
     assert (bandit.bandit, bandit.mode, bandit.url) == ("guarded", "learn", "/v1/guarded")
 
@@ -145,11 +147,14 @@ def test_whether_a_bandit_exists_is_not_told(
     eventually(lambda: answers(serving.url, key, "/v1/guarded") == 200)
     for route in BANDIT_ROUTES:
         for headers in (key.header, None):
-            known, unknown = (ask(http, route, name, headers) for name in ("other", "nowhere"))
-            assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
+            response, missing = (ask(http, route, name, headers) for name in ("other", "nowhere"))
+            assert (response.status_code, response.content) == (
+                missing.status_code,
+                missing.content,
+            )
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda one: one.path)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.path)
 def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
     """As does the console's page, which asks for a key. Others return 401 with the remedy."""
     answer = ask(http, route, "guarded")
@@ -225,14 +230,14 @@ def test_a_key_that_asks_too_often_waits(
     http: httpx.Client, serving: Serving, store: Store
 ) -> None:
     """429 says when to retry; the client does, and other callers are unaffected."""
-    limited, unlimited = make(store, "read", rate=0.5), make(store, "read")
-    eventually(lambda: answers(serving.url, unlimited, "/metrics") == 200)
-    assert http.get("/v1/guarded", headers=limited.header).status_code == 200
-    answer = http.get("/v1/guarded", headers=limited.header)
+    slow_key, fast_key = make(store, "read", rate=0.5), make(store, "read")
+    eventually(lambda: answers(serving.url, fast_key, "/metrics") == 200)
+    assert http.get("/v1/guarded", headers=slow_key.header).status_code == 200
+    answer = http.get("/v1/guarded", headers=slow_key.header)
     assert answer.status_code == problem_in(answer).status == 429
     assert answer.headers["retry-after"] in ("1", "2")
-    assert http.get("/v1/guarded", headers=unlimited.header).status_code == 200
-    with Client(serving.url, bandit="guarded", key=limited.key) as client:
+    assert http.get("/v1/guarded", headers=fast_key.header).status_code == 200
+    with Client(serving.url, bandit="guarded", key=slow_key.key) as client:
         assert client.state().bandit == "guarded"
 
 
@@ -265,17 +270,17 @@ def test_neither_logs_nor_metrics_know_a_key(
     http: httpx.Client, serving: Serving, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether it is valid or not."""
-    valid, unknown = make(store, "read"), new_key()[0]
+    valid_key, unknown_key = make(store, "read"), new_key()[0]
     with caplog.at_level(logging.DEBUG):
-        eventually(lambda: answers(serving.url, valid, "/metrics") == 200)
-        for path in ("/v1/guarded", "/v1/nowhere", f"/{unknown}", f"/v1/{unknown}"):
-            for key in (valid.key, unknown):
+        eventually(lambda: answers(serving.url, valid_key, "/metrics") == 200)
+        for path in ("/v1/guarded", "/v1/nowhere", f"/{unknown_key}", f"/v1/{unknown_key}"):
+            for key in (valid_key.key, unknown_key):
                 http.get(path, headers={"authorization": f"Bearer {key}"})
-        metrics = http.get("/metrics", headers=valid.header).text
+        metrics = http.get("/metrics", headers=valid_key.header).text
     records = [record for record in caplog.records if record.name.startswith("belated")]
     text = metrics + "".join(map(repr, (vars(record) for record in records)))
-    assert valid.key not in text
-    assert unknown not in text
+    assert valid_key.key not in text
+    assert unknown_key not in text
 
 
 # --- where they are kept -------------------------------------------------------------------------

@@ -134,9 +134,9 @@ def test_the_command(
     )
     version, config = learn(clients[0], 20, 1.0), ["--config", str(file)]
     assert main(["model", "list", name, *config]) == 0
-    listed = capsys.readouterr().out
-    assert "decides with the latest model" in listed
-    assert str(version) in listed
+    listing = capsys.readouterr().out
+    assert "decides with the latest model" in listing
+    assert str(version) in listing
     assert main(["model", "use", name, str(version), "--reason", "prices", *config]) == 0
     assert "reason: prices" in capsys.readouterr().out
     eventually(lambda: decide_with(clients) == {version})

@@ -105,7 +105,7 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     one.change_mode("freeze", "a sale begins")
     reaches((one, other), "freeze", seconds=1.0 if full else 10.0)
     time.sleep(0.3)  # for a model that was under way
-    frozen = one.theta
+    theta = one.theta
     decisions = [decider.decide() for _ in range(10) for decider in (one, other)]
     # Nothing changes the model, so what was best stays the best, at all of them.
     assert len({decision["action"] for decision in decisions}) == 1
@@ -118,11 +118,11 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     new_service = Service([made], store)
     with served(new_service):
         new_decider = new_service.bandits[made.name].decider
-        assert (new_decider.mode, new_decider.model.theta.tolist()) == ("freeze", frozen)
-    assert one.theta == other.theta == frozen
+        assert (new_decider.mode, new_decider.model.theta.tolist()) == ("freeze", theta)
+    assert one.theta == other.theta == theta
     assert all(decider.app.readyz()[0] == 200 for decider in (one, other))
     other.change_mode("learn")
-    eventually(lambda: one.theta == other.theta != frozen)
+    eventually(lambda: one.theta == other.theta != theta)
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 21)
 
 
@@ -142,13 +142,13 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store:
     text = one.app.metrics.text().decode()
     assert f'belated_mode{{bandit="{made.name}",mode="off"}} 1.0' in text
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 1)  # it is learned too
-    invalid = one.ask("PUT", "/mode", {"mode": "on"})
-    assert invalid.status_code == 422
+    refusal = one.ask("PUT", "/mode", {"mode": "on"})
+    assert refusal.status_code == 422
     with store.journal(made.name) as journal:
         records = [record for p in range(2) for record in journal.read(p, 0, 1000)]
-        switched = journal.mode()
-    assert switched is not None
-    assert (switched.mode, switched.reason) == ("off", "a bug in prices")
+        mode_change = journal.mode()
+    assert mode_change is not None
+    assert (mode_change.mode, mode_change.reason) == ("off", "a bug in prices")
     decisions = [record.event for record in records if isinstance(record.event, Decision)]
     assert sum(event.action == "b" and event.propensity == 1.0 for event in decisions) >= 10
 

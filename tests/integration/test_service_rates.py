@@ -102,12 +102,12 @@ def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: S
 
 def test_metrics_are_for_keys_of_all_bandits(serving: Serving, store: Store) -> None:
     """They cover all bandits."""
-    narrow = usable(serving, make(store, "read", bandits=(NAME,)))
-    wide = usable(serving, make(store, "read"))
-    assert answers(serving.url, narrow, f"/v1/{NAME}") == 200
-    assert answers(serving.url, narrow, "/openapi.json") == 200
-    assert answers(serving.url, narrow, "/metrics") == 403
-    assert answers(serving.url, wide, "/metrics") == 200
+    bandit_key = usable(serving, make(store, "read", bandits=(NAME,)))
+    full_key = usable(serving, make(store, "read"))
+    assert answers(serving.url, bandit_key, f"/v1/{NAME}") == 200
+    assert answers(serving.url, bandit_key, "/openapi.json") == 200
+    assert answers(serving.url, bandit_key, "/metrics") == 403
+    assert answers(serving.url, full_key, "/metrics") == 200
 
 
 def ask(http: httpx.Client) -> int:

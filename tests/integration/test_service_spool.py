@@ -85,8 +85,8 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
         assert world.ask("PUT", f"/decisions/{id}/reward", {"value": 1.0}).status_code == 202
     # What was decided here is known here, whoever else is away.
     assert world.decide(id="mine-3").json() == decisions[3]
-    unknown = world.decide(id="before-it-went")
-    assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "1")
+    new_decision = world.decide(id="before-it-went")
+    assert (new_decision.status_code, new_decision.headers["retry-after"]) == (503, "1")
     assert world.ask("GET", "/decisions/mine-3").status_code == 503
     assert world.worst < (PROMISED if full else BESIDE_OTHERS)
     assert world.http.get("/readyz").status_code == 200

@@ -123,19 +123,19 @@ def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool
         coordination = store.coordination("offers")
         writer.append([Void("a", 1)])
         pieces = {f"piece {n}": bytes(size // 8) for n in range(8)}
-        saving = threading.Thread(target=saver.save, args=(Snapshot(0, 0, "print", pieces),))
+        save_thread = threading.Thread(target=saver.save, args=(Snapshot(0, 0, "print", pieces),))
         longest, commits = 0.0, 0
-        saving.start()
-        while saving.is_alive() or commits < 10:
+        save_thread.start()
+        while save_thread.is_alive() or commits < 10:
             start = time.monotonic()
             writer.append([Void(f"{commits}", 1)])
             assert coordination.acquire_lease("one", LEASE) == 1
             longest, commits = max(longest, time.monotonic() - start), commits + 1
-        saving.join()
+        save_thread.join()
         coordination.close()
-        loaded = saver.load(0)
-    assert loaded is not None
-    assert sum(map(len, loaded.pieces.values())) == size
+        snapshot = saver.load(0)
+    assert snapshot is not None
+    assert sum(map(len, snapshot.pieces.values())) == size
     print(f"\nsnapshot of {size >> 20} MiB: {commits} commits meanwhile, the worst {longest:.2f} s")
     assert longest < LEASE / 2
 

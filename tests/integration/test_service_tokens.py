@@ -236,6 +236,6 @@ def test_rewards_without_bounds_have_no_tokens(
         output = "".join(capsys.readouterr())
         assert "bandits.offers.tokens" in output
         assert "add bounds, as in rewards =" in output
-    unbounded = Definition("offers", DelayedUCB(2, Gaussian()), Explicit("7d"), tokens="enforce")
+    definition = Definition("offers", DelayedUCB(2, Gaussian()), Explicit("7d"), tokens="enforce")
     with pytest.raises(InvalidInput, match="add bounds"):
-        Service([unbounded], store, token_keys=KEYS)
+        Service([definition], store, token_keys=KEYS)

@@ -39,21 +39,21 @@ def leave_behind(path: Path, bandit: str, *ids: str) -> None:
 @pytest.fixture
 def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Remove the permissions of a file, as if it belonged to another user; simulated for root."""
-    blocked: set[str] = set()
+    blocked_paths: set[str] = set()
     open_file = os.open
 
     def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        if os.fspath(path) in blocked:
+        if os.fspath(path) in blocked_paths:
             raise PermissionError(13, "Permission denied", path)
         return open_file(path, flags, *arguments, **options)
 
     def take(path: Path) -> None:
         if os.geteuid() == 0:
-            blocked.add(str(path))
+            blocked_paths.add(str(path))
         path.chmod(0)
 
     def give(path: Path) -> None:
-        blocked.discard(str(path))
+        blocked_paths.discard(str(path))
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
 
     monkeypatch.setattr(os, "open", refusing)
@@ -84,9 +84,9 @@ def test_file_of_another_user_is_reported_and_delays_nothing(
         text = httpx.get(f"{serving.url}/metrics").text
         assert f'belated_spool_left_files{{bandit="{name}"}} 1.0' in text
         assert f'belated_spool_left_events{{bandit="{name}"}} 0.0' in text
-        unreadable = f'belated_spool_unreadable_files{{bandit="{name}",reason='
-        assert f'{unreadable}"not_permitted"}} 1.0' in text
-        assert f'{unreadable}"damaged"}} 0.0' in text
+        metric = f'belated_spool_unreadable_files{{bandit="{name}",reason='
+        assert f'{metric}"not_permitted"}} 1.0' in text
+        assert f'{metric}"damaged"}} 0.0' in text
         (line,) = [record for record in caplog.records if hasattr(record, "file")]
         assert line.file == str(tmp_path / f"{name}.1.spool")
         assert "let this user read and write the file" in line.why  # type: ignore[attr-defined]

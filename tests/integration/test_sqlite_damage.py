@@ -60,20 +60,20 @@ def test_a_scan_that_ends_before_the_end_of_the_log_is_damage(
     intact: bytes, position: int, tmp_path: Path
 ) -> None:
     """Whichever bit changes, reading stops with an error, nearly always at the record itself."""
-    named = 0
+    detections = 0
     for bit in range(64):
         path = tmp_path / f"{bit}.db"
         path.write_bytes(flipped(intact, position, bit))
         with SQLiteJournal(path, bandit="offers") as journal:
             with pytest.raises((CorruptEvent, CorruptJournal)) as error:
                 read_all(journal)
-            named += f"position {position} " in str(error.value)
+            detections += f"position {position} " in str(error.value)
             # What is acknowledged is there once the bit is repaired.
             with suppress(CorruptEvent, CorruptJournal):
                 journal.append([Void("later", 1)])
                 (row,) = journal.records_of(["later"])
                 assert row.position == RECORDS + 1
-    assert named >= 48
+    assert detections >= 48
 
 
 def rows_in(path: Path) -> int:

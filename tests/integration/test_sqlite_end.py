@@ -38,7 +38,7 @@ def crashed(path: Path, folder: Path) -> Path:
 def test_damaged_write_ahead_log_is_detected(tmp_path: Path, full: bool) -> None:
     """Every acknowledged event is read, or the file is rejected."""
     rng, path = np.random.default_rng(7), tmp_path / "offers.db"
-    noticed = 0
+    detections = 0
     with SQLiteJournal(path, bandit="offers", partitions=2) as journal:
         for n in range(200 if full else 30):
             journal.append([Void(f"{n} {k}", 5) for k in range(rng.integers(1, 4))])
@@ -52,11 +52,11 @@ def test_damaged_write_ahead_log_is_detected(tmp_path: Path, full: bool) -> None
                 with SQLiteJournal(copy, bandit="offers") as reopened:
                     counts = [len(reopened.read(p, 0, 10**6)) for p in range(2)]
             except BelatedError:
-                noticed += 1
+                detections += 1
             else:
                 assert counts == positions
             shutil.rmtree(copy.parent)
-    assert noticed > 15
+    assert detections > 15
 
 
 def test_it_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "offers.db"
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Void("a", 5)])
-        complete, torn = crashed(path, tmp_path / "whole"), crashed(path, tmp_path / "torn")
-    end = torn.with_name(torn.name + ".end")
+        intact, torn_copy = crashed(path, tmp_path / "whole"), crashed(path, tmp_path / "torn")
+    end = torn_copy.with_name(torn_copy.name + ".end")
     end.write_bytes(end.read_bytes()[:-1])
-    for copy in (complete, torn):
+    for copy in (intact, torn_copy):
         with SQLiteJournal(copy, bandit="offers") as journal:
             assert journal.end(0) == 1
 
@@ -94,8 +94,8 @@ def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Reward("order-17", 5, 1.0), Erased(key, 6)])
         journal.append([Reward("order-17", 7, 1.0, part="late")])
-        with SQLiteJournal(path, bandit="offers") as nightly:
-            assert nightly.overwrite([key]) == 2
+        with SQLiteJournal(path, bandit="offers") as writer:
+            assert writer.overwrite([key]) == 2
         copy = crashed(path, tmp_path / "copy")
     with SQLiteJournal(copy, bandit="offers") as journal:
         assert journal.end(0) == 3
