@@ -176,9 +176,9 @@ class InterruptedBandit:
                 call()
                 if place:  # the library handled it, as it does errors of a policy
                     break
-        except error as raised:
+        except error as interruption:
             if number % 2:
-                self.errors.append(raised)
+                self.errors.append(interruption)
         finally:
             sys.setprofile(None)
         return place

@@ -50,7 +50,7 @@ def outcomes(seed: int, number: int) -> list[Outcome]:
         x = rng.normal(size=DIM).astype(np.float32)
         decision = Decision(id, at, n, n, x, 0.5, 1.0, 0)
         # One commit before its decision is early.
-        commits = [max(0, number + by) for by in rng.integers(-1, LATE, size=2).tolist()]
+        commits = [max(0, number + offset) for offset in rng.integers(-1, LATE, size=2).tolist()]
         reports = int(rng.random() < REWARDED) + int(rng.random() < REWARDED * TWICE)
         batch.append(Outcome(decision, float(rng.random() < 0.5), tuple(commits[:reports])))
     return batch
@@ -82,11 +82,11 @@ class Truth(NamedTuple):
 def truth(seed: int, commits: int) -> Truth:
     """Return the expected state after the commits before a number."""
     all_outcomes = [outcome for number in range(commits) for outcome in outcomes(seed, number)]
-    arrived = [outcome for outcome in all_outcomes if any(at < commits for at in outcome.reported)]
-    rows = np.array([outcome.decision.x for outcome in arrived], dtype=np.float64).reshape(-1, DIM)
-    values = np.array([outcome.value for outcome in arrived])
+    rewarded = [outcome for outcome in all_outcomes if any(at < commits for at in outcome.reported)]
+    rows = np.array([outcome.decision.x for outcome in rewarded], dtype=np.float64).reshape(-1, DIM)
+    values = np.array([outcome.value for outcome in rewarded])
     all_rows = {outcome.decision.id: outcome.decision.x for outcome in all_outcomes}
-    return Truth(all_rows, len(arrived), int(values.sum()), rows.T @ rows, values @ rows)
+    return Truth(all_rows, len(rewarded), int(values.sum()), rows.T @ rows, values @ rows)
 
 
 class Acknowledged(NamedTuple):
@@ -106,11 +106,11 @@ def read_acknowledged(file: Path) -> list[Acknowledged]:
 
 def main(address: str, seed: int, first: int, file: Path) -> None:
     """Append until stopped; failed commits are sent again."""
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    signals = []
+    signal.signal(signal.SIGTERM, lambda *_: signals.append(True))
     with open_store(address).journal("offers") as journal, file.open("a", encoding="utf-8") as log:
         number = first
-        while not stopped:
+        while not signals:
             events = commit(seed, number)
             try:
                 positions = journal.append(events)

@@ -106,17 +106,17 @@ def assert_one_answer_each(told: Mapping[str, list[Told]], events: Iterable[Even
     Returns:
         The result, in a line.
     """
-    differing = {id: set(replies) for id, replies in told.items() if len(set(replies)) > 1}
-    examples = dict(list(differing.items())[:3])
-    assert not differing, f"{len(differing)} of {len(told)} ids have several answers: {examples}"
+    conflicts = {id: set(replies) for id, replies in told.items() if len(set(replies)) > 1}
+    examples = dict(list(conflicts.items())[:3])
+    assert not conflicts, f"{len(conflicts)} of {len(told)} ids have several answers: {examples}"
     decisions: dict[str, list[Told]] = defaultdict(list)
     for event in events:
         if isinstance(event, Decision):
             assert isinstance(event.action, int)
             decisions[event.id].append((event.action, event.at_us, event.propensity))
-    repeated = [id for id, decisions_of_id in decisions.items() if len(decisions_of_id) > 1]
-    assert not repeated, f"{len(repeated)} of {len(decisions)} ids have several decisions"
+    duplicates = [id for id, decisions_of_id in decisions.items() if len(decisions_of_id) > 1]
+    assert not duplicates, f"{len(duplicates)} of {len(decisions)} ids have several decisions"
     assert {id: replies[:1] for id, replies in told.items()} == {id: decisions[id] for id in told}
-    contested = sum(len(replies) > 1 for replies in told.values())
+    n_contested = sum(len(replies) > 1 for replies in told.values())
     answers = sum(map(len, told.values()))
-    return f"{len(told)} ids, {contested} contested, {answers} answers, one decision each"
+    return f"{len(told)} ids, {n_contested} contested, {answers} answers, one decision each"

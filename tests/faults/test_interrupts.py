@@ -38,12 +38,12 @@ def test_an_interrupted_call_leaves_a_bandit_that_equals_its_journal(
     for seed in range(100 if full else 6):
         kind = [*KINDS][seed % len(KINDS)]
         path = tmp_path / f"{seed}.db" if journal == "sqlite" else None
-        interrupted = InterruptedBandit(kind, path, seed)
+        bandit = InterruptedBandit(kind, path, seed)
         for number in range(EACH):
-            places.add(interrupted.interrupt(number + seed))
+            places.add(bandit.interrupt(number + seed))
             interrupts += 1
-        interrupted.reopen(seed)
-        interrupted.bandit.close()
+        bandit.reopen(seed)
+        bandit.bandit.close()
     assert interrupts == EACH * (100 if full else 6)
     assert len(places) > interrupts / 3
 

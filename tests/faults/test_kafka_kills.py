@@ -121,9 +121,9 @@ def test_a_killed_broker_loses_nothing(full: bool) -> None:
             for id, failures in load.told.items():
                 # What was sent again may be there twice: it counts once.
                 assert counts[id] == 1 if not failures else counts[id] >= 1
-            for page, followed in zip(records, load.followed, strict=True):
-                assert page[: len(followed)] == followed
-            retried = sum(failures > 0 for failures in load.told.values())
-            print(f"\n{kills} kills, {len(load.told)} acknowledged, {retried} after a failure")
+            for page, followed_records in zip(records, load.followed, strict=True):
+                assert page[: len(followed_records)] == followed_records
+            retries = sum(failures > 0 for failures in load.told.values())
+            print(f"\n{kills} kills, {len(load.told)} acknowledged, {retries} after a failure")
     finally:
         cluster.stop()

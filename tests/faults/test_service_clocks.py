@@ -71,5 +71,5 @@ def test_clock_jumps_by_a_day(
     events = [record.event for record in chain.from_iterable(records)]
     times = [event.at_us for event in events if isinstance(event, Decision)]
     assert abs(max(times) - min(times) - DAY) < DAY / 100  # so it was that clock
-    settled = [event for event in events if isinstance(event, Settled)]
-    assert len(settled) <= (0 if state == "pending" else 3 * EACH)
+    settlements = [event for event in events if isinstance(event, Settled)]
+    assert len(settlements) <= (0 if state == "pending" else 3 * EACH)

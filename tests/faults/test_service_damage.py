@@ -20,8 +20,8 @@ def test_flipped_bits(town: Cluster) -> None:
         count = len(town.records()[0])
         later(lambda: len(town.records()[0]) > count + 50)  # that no learner has seen
         flip(town.server.dsn, "value", "starts_with(name, 'snapshot-piece/') AND length(value) > 0")
-        damaged = town.server.dsn, "event", "partition = 0 AND position = %s", count + 20
-        flip(*damaged)
+        target = town.server.dsn, "event", "partition = 0 AND position = %s", count + 20
+        flip(*target)
         town.learner = town.start("learn")
         later(lambda: town.learner.mentions("SnapshotWarning"))
         later(lambda: town.learner.mentions(f"partition 0, position {count + 20} "))
@@ -30,6 +30,6 @@ def test_flipped_bits(town: Cluster) -> None:
         assert publication is not None
         assert PublishedModel.read(publication[1]).positions[0] < count + 20
         assert town.decider.decide()
-        flip(*damaged)  # as if from a backup
+        flip(*target)  # as if from a backup
     assert_nothing_lost(town, load)
     assert load.share(60.0) >= 0.999

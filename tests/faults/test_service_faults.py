@@ -58,14 +58,14 @@ def test_requests_succeed_while_database_is_unavailable(
     longest = max(load.waited(answer) for answer in load.answers)
     standstill = sum(end - start for start, end in load.standstill.spells)
     limit = PROMISED if full else BESIDE_OTHERS
-    accepted, fast = load.share(60.0), load.share(limit)
+    accepted_share, fast_share = load.share(60.0), load.share(limit)
     print(
-        f"\n{kind} for {seconds:g} s: {len(load.answers)} requests, {accepted:.4%} taken, "
-        f"{fast:.4%} within {limit:g} s, worst {longest:.3f} s, the machine stood still for "
+        f"\n{kind} for {seconds:g} s: {len(load.answers)} requests, {accepted_share:.4%} taken, "
+        f"{fast_share:.4%} within {limit:g} s, worst {longest:.3f} s, the machine stood still for "
         f"{standstill:.2f} s; {assert_nothing_lost(town, load)}"
     )
-    assert accepted >= 0.999
-    assert fast >= (0.999 if full else 0.99)
+    assert accepted_share >= 0.999
+    assert fast_share >= (0.999 if full else 0.99)
     assert load.share(PROMISED) >= 0.75  # half of the requests come during the outage
 
 
@@ -81,8 +81,8 @@ def test_killed_decider_loses_nothing_during_outage(town: Cluster, way: Between)
         assert town.lost(load)  # it is on the disk of the decider
         town.start_decider()
         time.sleep(2)
-    fast = sum(answer.taken and load.waited(answer) <= BESIDE_OTHERS for answer in answers_before)
-    assert fast >= 0.99 * len(answers_before)
+    n_fast = sum(answer.taken and load.waited(answer) <= BESIDE_OTHERS for answer in answers_before)
+    assert n_fast >= 0.99 * len(answers_before)
     assert_nothing_lost(town, load)
 
 
@@ -105,13 +105,13 @@ def test_killed_decider_of_two_while_database_is_unavailable(
         time.sleep(3)
     limit = PROMISED if full else BESIDE_OTHERS
     count = sum(answer.taken and load.waited(answer) <= limit for answer in load.answers)
-    fast = count / len(load.answers)
+    fast_share = count / len(load.answers)
     print(
         f"\none of two killed in an outage of {seconds:g} s: {len(load.answers)} requests, "
-        f"{fast:.4%} within {limit:g} s; {assert_nothing_lost(town, load)}"
+        f"{fast_share:.4%} within {limit:g} s; {assert_nothing_lost(town, load)}"
     )
     assert all(answer.taken for answer in load.answers)
-    assert fast >= (0.999 if full else 0.99)
+    assert fast_share >= (0.999 if full else 0.99)
 
 
 def test_idle_transaction_of_another_client(town: Cluster, full: bool) -> None:
@@ -137,10 +137,10 @@ def test_idle_transaction_of_another_client(town: Cluster, full: bool) -> None:
         ] == [Settled(partition, 1) for partition in range(journal.partitions)]
         time.sleep(2)
     limit = PROMISED if full else BESIDE_OTHERS
-    fast = load.share(limit)
+    fast_share = load.share(limit)
     result = assert_nothing_lost(town, load)
-    print(f"\na transaction idle for {seconds:g} s: {fast:.4%} within {limit:g} s; {result}")
-    assert fast >= (0.999 if full else 0.99)
+    print(f"\na transaction idle for {seconds:g} s: {fast_share:.4%} within {limit:g} s; {result}")
+    assert fast_share >= (0.999 if full else 0.99)
 
 
 def test_sigterm_while_database_is_unavailable(town: Cluster, way: Between) -> None:

@@ -75,12 +75,12 @@ def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path
             use_what_is_new(new_release, dsn, fleet)
             line = fleet.learner.heard("a learner failed and is restarted")
             assert "(kind 40), written by a newer release" in line["error"]
-            stopped = fleet.deciders[0].state()["version"]
+            version = fleet.deciders[0].state()["version"]
             time.sleep(5)
-            assert fleet.deciders[0].state()["version"] == stopped
+            assert fleet.deciders[0].state()["version"] == version
             learner = fleet.start_learner(new_release)
             learner.heard("this learner leads")
-            later(lambda: fleet.deciders[0].state()["version"] > stopped)
+            later(lambda: fleet.deciders[0].state()["version"] > version)
             fleet.stop_learner()
             fleet.learner = learner
         later(lambda: knows_all(fleet, load, dsn))

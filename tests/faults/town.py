@@ -159,8 +159,8 @@ def assert_nothing_lost(town: Cluster, load: Load) -> str:
         "observations": learner_fold.model.n,
         "pending": learner_fold.model.pending,
     }.items() <= state.items()
-    repeated = _check_once(load, learner_fold, records)
-    assert not repeated or town.left_behind(), f"decided twice: {repeated}"
+    repeated_ids = _check_once(load, learner_fold, records)
+    assert not repeated_ids or town.left_behind(), f"decided twice: {repeated_ids}"
     return (
         f"{len(load.acknowledged('decision'))} decisions and "
         f"{len(load.acknowledged('reward'))} rewards acknowledged, 0 lost; "

@@ -369,7 +369,7 @@ def test_neither_log_nor_metrics_have_anything_of_what_was_sent(both: Both) -> N
     assert not re.search(r"blt_|k1\.[A-Za-z0-9_=-]{40}", text)
 
 
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.name)
 def test_the_ledger_is_that_of_the_journal(both: Both, definition: Definition) -> None:
     """The learner's own equals a fold of the journal from its start; its estimate is finite."""
     fuzzed = both.open if definition in OPEN else both.keyed

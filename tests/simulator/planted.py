@@ -71,12 +71,12 @@ def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:
     save = Fold.save
 
     def hasty(self: Fold, journal: Journal) -> None:
-        reached = self.positions
-        self.positions = [journal.end(partition) for partition in range(len(reached))]
+        positions = self.positions
+        self.positions = [journal.end(partition) for partition in range(len(positions))]
         try:
             save(self, journal)
         finally:
-            self.positions = reached
+            self.positions = positions
 
     patch.setattr(Fold, "save", hasty)
 
@@ -119,11 +119,11 @@ def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
 
 def watermark_beyond_the_stamp(patch: pytest.MonkeyPatch) -> None:
     """The clock of the process that settles is trusted."""
-    settled = Ledger._settled
+    settle = Ledger._settled
 
     def gullible(self: Ledger, event: Settled) -> str:
         self._recorded = max(self._recorded, event.until)
-        return settled(self, event)
+        return settle(self, event)
 
     patch.setattr(Ledger, "_settled", gullible)
 
@@ -258,8 +258,8 @@ def trimmed_one_too_many(patch: pytest.MonkeyPatch) -> None:
     drop = Store.drop
 
     def greedy(self: Store, partition: int, limit: int) -> int:
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Store, "start", beyond)
+        with pytest.MonkeyPatch.context() as inner_patch:
+            inner_patch.setattr(Store, "start", beyond)
             return drop(self, partition, limit)
 
     patch.setattr(Store, "drop", greedy)
@@ -270,8 +270,8 @@ def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
     make = trimming.make_bases
 
     def unaware(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Undone, "status_of", lambda self, record: None)
+        with pytest.MonkeyPatch.context() as inner_patch:
+            inner_patch.setattr(Undone, "status_of", lambda self, record: None)
             return make(journal, fold, *rest)
 
     patch.setattr(clients, "make_bases", unaware)

@@ -153,8 +153,8 @@ class Store(MemoryJournal):
         """Whether a decision with one of these ids is written and not visible yet."""
         return any(
             isinstance(event, Decision) and event.id in ids
-            for unseen in self._unseen
-            for transaction in unseen
+            for queue in self._unseen
+            for transaction in queue
             if transaction.state != "gone"
             for _, event in transaction.events
         )
@@ -227,19 +227,19 @@ class Store(MemoryJournal):
 
     def drop(self, partition: int, limit: int) -> int:
         """Drop records, and remember them for the checks."""
-        dropped = self.readable(partition)
+        visible = self.readable(partition)
         count = super().drop(partition, limit)
-        self._dropped[partition] += dropped[:count]
-        self._forget(dropped[:count])
+        self._dropped[partition] += visible[:count]
+        self._forget(visible[:count])
         return count
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
         records_before = [record for stream in self._streams for record in stream]
         count = super().overwrite(keys)
-        rewritten = [record for stream in self._streams for record in stream]
+        records_after = [record for stream in self._streams for record in stream]
         overwritten = [
-            old for old, new in zip(records_before, rewritten, strict=True) if old is not new
+            old for old, new in zip(records_before, records_after, strict=True) if old is not new
         ]
         self._overwritten |= {(record.partition, record.position): record for record in overwritten}
         self._forget(overwritten)
