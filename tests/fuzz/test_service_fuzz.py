@@ -128,7 +128,8 @@ class Fuzzed:
         self.key, revoked = make(store, *SCOPES, bandits=tuple(bandits)), make(store, *SCOPES)
         self.watcher = make(store, "read")
         lesser = {
-            scope: make(store, *[other for other in SCOPES if other != scope]) for scope in SCOPES
+            scope: make(store, *[other_scope for other_scope in SCOPES if other_scope != scope])
+            for scope in SCOPES
         }
         revoke(store, revoked.id)
         self.strangers = {
@@ -328,7 +329,7 @@ def test_labels_of_metrics_are_bounded(both: Both) -> None:
         "route": {route.path for route in ROUTES} | {"other"},
         "action": {"others"} | {name for bandit in DEFINITIONS for name in bandit.actions},
     }
-    for fuzzed, before in zip(both.each, both.metrics_before, strict=True):
+    for fuzzed, metrics_before in zip(both.each, both.metrics_before, strict=True):
         metrics = fuzzed.metrics()
         # Of each bandit one at a time, and another after an hour.
         heads = {dict(labels)["head"] for labels in metrics.pop("belated_journal_head_info", [])}
@@ -347,7 +348,7 @@ def test_labels_of_metrics_are_bounded(both: Both) -> None:
         assert len(events) <= len(fuzzed.app.definitions) * 20
         for name in FROM_REPORTS:  # which are made now and then
             assert len(metrics.pop(name)) <= len(fuzzed.app.definitions) * 20
-        assert metrics == {name: before[name] for name in metrics}
+        assert metrics == {name: metrics_before[name] for name in metrics}
 
 
 def test_neither_log_nor_metrics_have_anything_of_what_was_sent(both: Both) -> None:

@@ -244,14 +244,14 @@ def test_readers_skip_no_concurrent_writes(dsn: str, bandit: str, full: bool, si
         pytest.skip("10^6 appends by 32 writers: with --full")
     writers, events = (32, 10**6) if size == "full" else (8, 20_000)
     PostgresJournal(dsn, bandit=bandit, partitions=PARTITIONS).close()
-    done = threading.Event()
+    stop_event = threading.Event()
     writing_threads = [Writer(dsn, bandit, name, events // writers) for name in range(writers)]
-    reading_threads = [Reader(dsn, bandit, done) for _ in range(2)]
+    reading_threads = [Reader(dsn, bandit, stop_event) for _ in range(2)]
     for thread in [*reading_threads, *writing_threads]:
         thread.start()
     for writer in writing_threads:
         writer.join()
-    done.set()
+    stop_event.set()
     for reader in reading_threads:
         reader.join()
     workers: list[Worker] = [*writing_threads, *reading_threads]

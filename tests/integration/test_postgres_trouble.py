@@ -287,8 +287,8 @@ def test_a_killed_server_loses_nothing_acknowledged(
         for kill in range(kills):
             counts_before = {name: len(pairs) for name, pairs in by_writer.items()}
             eventually(
-                lambda before=counts_before: all(  # type: ignore[misc]
-                    len(by_writer.get(name, [])) > before.get(name, 0) + 9 for name in range(3)
+                lambda counts=counts_before: all(  # type: ignore[misc]
+                    len(by_writer.get(name, [])) > counts.get(name, 0) + 9 for name in range(3)
                 )
             )
             time.sleep(rng.uniform(0, 0.05))

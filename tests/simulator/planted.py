@@ -185,7 +185,9 @@ def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A decision is settled one microsecond before it is due."""
     judge, settle = rules.judge, Ledger._settle
     patch.setattr(
-        ledger, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more)
+        ledger,
+        "judge",
+        lambda facts, watermark, *arguments: judge(facts, watermark + 1, *arguments),
     )
     patch.setattr(Ledger, "_settle", lambda self, window: settle(self, window - 1))
 

@@ -139,8 +139,8 @@ def sweep(
         shared: with a service whose learners share the partitions.
         progress: called with the runs so far.
 
-    >>> done = sweep(range(3))
-    >>> done.seeds, done.failures
+    >>> result = sweep(range(3))
+    >>> result.seeds, result.failures
     (3, {})
     """
     seed_list = list(seeds)
