@@ -487,7 +487,7 @@ class HistoryWarning(BelatedWarning):
 
 
 class ScaleWarning(AdviceWarning):
-    """Row norms are so large or so small that the prior does not suit them."""
+    """Row norms are far too large or too small for the prior."""
 
 
 class SnapshotWarning(BelatedWarning):

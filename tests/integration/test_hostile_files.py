@@ -38,7 +38,7 @@ def exported(folder: Path) -> list[dict[str, Any]]:
         ("propensity", -1.0, "at most 1, got -1.0"),
         ("propensity", 1.5, "at most 1, got 1.5"),
         ("overall", 2.0, "`overall` must be a probability above 0 and at most 1, got 2.0"),
-        ("x", [1e38, -1e38], "a row must hold finite numbers of at most 1e+08"),
+        ("x", [1e38, -1e38], "row values must be from -1e+08 to 1e+08"),
         ("x", [1.0, 2.0, 3.0], "must be a row of 2 numbers"),
         ("mean", 1e308, "`mean` must be from -1e+12 to 1e+12, got 1e+308"),
         ("index", -1, "`index` must be from 0 to 2147483647, got -1"),

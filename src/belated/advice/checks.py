@@ -343,7 +343,7 @@ ALONE = 0.99
 
 @check("coefficients", ScaleWarning)
 def scale(seen: Evidence) -> Words | None:
-    """Row norms are so large or so small that the prior does not suit them.
+    """Row norms are far too large or too small for the prior.
 
     Columns with a single nonzero value, such as an intercept, are ignored.
     """

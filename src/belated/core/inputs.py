@@ -37,7 +37,7 @@ def as_row(x: Any, dim: int) -> Row:
     array([0.5, 1. ], dtype=float32)
     >>> as_row([0.5, float("nan")], dim=2)
     Traceback (most recent call last):
-    belated.exceptions.InvalidInput: x[1] is nan: a row must hold finite numbers of at most 1e+08
+    belated.exceptions.InvalidInput: x[1] is nan: row values must be from -1e+08 to 1e+08
     """
     row = as_numbers(x, "x")
     if row.shape != (dim,):
@@ -229,7 +229,7 @@ def _bounded(given: NDArray[Any], name: str) -> Row:
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         where = ", ".join(map(str, at))
         message = (
-            f"{name}[{where}] is {given[at]}: a row must hold finite numbers of at most"
+            f"{name}[{where}] is {given[at]}: row values must be from {-MAX_ENTRY:g} to"
             f" {MAX_ENTRY:g}"
         )
         raise InvalidInput(message, float(given[at]))

@@ -105,7 +105,7 @@ class DelegatingJournal(NamedJournal):
     _journal: Journal
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
-        """Run a call of the wrapped journal.
+        """Run a call to the wrapped journal.
 
         Args:
             work: The call.

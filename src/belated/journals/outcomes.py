@@ -31,7 +31,7 @@ class OutcomeLog(Protocol):
         """Return the tail of the dropped records; see :meth:`Log.start`."""
 
     def read_again(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Return the result of :meth:`Log.read` for records far before the end of the log."""
+        """Return the records after a position, which may be far behind the end of the log."""
 
     def put_outcomes(self, partition: int, outcomes: Sequence[OutcomeMessage]) -> None:
         """Store the outcomes of different decisions atomically and durably.

@@ -400,7 +400,7 @@ class SpoolJournal(DelegatingJournal):
         return self._file.waiting > 0
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
-        """Run a call of the journal, unless it is down."""
+        """Run a call to the journal, unless it is down."""
         self._check_open()
         if self.down:
             reason = self._refusal or self._forwarder.error

@@ -99,7 +99,7 @@ def is_intact(row: _Row) -> bool:
     place, recorded, mark, check, _, data = row
     try:
         return check == check_of(place, recorded, mark, data)
-    except TypeError:  # a changed bit can change the type of a value
+    except TypeError:  # a flipped bit can change the type of a value
         return False
 
 
@@ -212,7 +212,7 @@ class SQLiteJournal(StoredJournal):
         try:
             page = ColumnPage.of(places, stamps, digests, events)
             sound = is_sound(page, np.array(marks, np.int64), np.array(checks, np.int64))
-        except (TypeError, ValueError, OverflowError):  # a changed bit can change a type
+        except (TypeError, ValueError, OverflowError):  # a flipped bit can change a type
             sound = False
         if sound and np.array_equal(page.positions, base + after + 1 + np.arange(len(rows))):
             return replace(page, positions=page.positions - base)

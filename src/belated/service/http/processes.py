@@ -227,7 +227,7 @@ class _ServerProcess:
             self.waiting_since = math.inf
 
     def answer(self, text: bytes) -> None:
-        """Send the metrics of all processes to the process, which is being scraped."""
+        """Send the combined metrics to this process, which is answering a scrape."""
         with self._waiting():
             self.scrapes.recv()
             self.scrapes.send_bytes(text)
