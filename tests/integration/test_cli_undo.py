@@ -114,7 +114,7 @@ def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFi
     error = command.complaint(capsys, "erase", named, "order-1", "nobody", "--reason", "why")
     assert "no record of 'nobody'" in error
     for ids in ((), ("order-1",)):
-        assert "with a --reason" in command.complaint(capsys, "erase", named, *ids)
+        assert "together with --reason" in command.complaint(capsys, "erase", named, *ids)
     error = command.complaint(capsys, "erase", named, "order-1", "--overwrite")
     assert "run it without IDs" in error
     assert used.decision_counts["rewarded"] == 3
