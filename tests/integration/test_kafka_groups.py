@@ -84,7 +84,7 @@ def test_a_partition_that_another_has_acquired_is_claimed_again_later(
 def test_a_session_that_the_brokers_do_not_allow_is_refused(kafka: KafkaCluster) -> None:
     """The error has the limit, and what to do."""
     worker = WorkerGroup(Cluster(kafka.address, {}, 10.0), "belated.none", 0.7)
-    with pytest.raises(JournalError, match=r"session of 0\.7 s: .*min.*lease_ttl"):
+    with pytest.raises(JournalError, match=r"session timeout of 0\.7 s: .*min.*lease_ttl"):
         worker.claim()
 
 
