@@ -266,7 +266,7 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
 
 def test_it_settles_what_is_due(store: Store, bandit: str) -> None:
     """A missing reward becomes the default after the window: the learner records the time."""
-    delayed_rewards = definition(bandit, DefaultAfter(timedelta(seconds=4)))
+    delayed_rewards = definition(bandit, DefaultAfter(timedelta(seconds=10)))
     with store.journal(bandit, partitions=2) as journal:
         x = np.ones(DIM, dtype=np.float32)
         journal.append([Decision(f"d{n}", system_clock(), 0, 0, x, 0.5, 1.0, 0) for n in range(20)])

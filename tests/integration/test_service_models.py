@@ -57,12 +57,18 @@ def decide_with(clients: list[Client]) -> set[int]:
     return {client.decide({}).model for client in clients}
 
 
+def use(clients: list[Client], version: int, reason: str = "") -> None:
+    """Choose a model, and wait until all deciders know of it."""
+    clients[0].use_model(version, reason=reason)
+    eventually(lambda: all(client.state().chosen_version == version for client in clients))
+
+
 def test_all_deciders_use_the_chosen_model(clients: list[Client], name: str, store: Store) -> None:
     """Although newer ones are published, until the next change; the journal says who and why."""
     version = learn(clients[0], 20, 1.0)
     client = clients[0]
-    client.use_model(version, reason="prices are wrong")
-    eventually(lambda: decide_with(clients) == {version})
+    use(clients, version, reason="prices are wrong")
+    assert decide_with(clients) == {version}
     for _ in range(2):  # learning goes on
         newest = learn(client, 20, 0.0)
         assert newest > version
@@ -87,8 +93,7 @@ def test_a_decider_that_starts_uses_the_chosen_model(
 ) -> None:
     """From its first decision; so does a program on the same journal, and a view of the past."""
     version = learn(clients[0], 20, 1.0)
-    clients[0].use_model(version)
-    eventually(lambda: decide_with(clients) == {version})
+    use(clients, version)
     learn(clients[0], 20, 0.0)
     with (
         served(Service([Definition(name, POLICY, Explicit(), FEATURES)], store)) as decider,
