@@ -145,7 +145,7 @@ def offered(draw: st.DrawFn) -> tuple[Features, Any, Any]:
 def test_the_rows_of_a_subset_are_those_of_the_full_set(
     case: tuple[Features, Any, Any], data: st.DataObject
 ) -> None:
-    """An action has the same row bit for bit, whatever else is offered and in which order."""
+    """The row of an action does not depend on which others are offered, or in which order."""
     features, context, actions = case
     row_of = dict(zip(actions, features.rows(context, actions), strict=True))
     subset = data.draw(st.lists(st.sampled_from(list(actions)), min_size=1, unique=True))
@@ -153,7 +153,7 @@ def test_the_rows_of_a_subset_are_those_of_the_full_set(
     width = 1 + features.block if isinstance(features, PerArm) else features.dim
     assert rows.shape == (len(subset), width)
     for id, row in zip(subset, rows, strict=True):
-        assert row.tobytes() == row_of[id].tobytes()
+        assert np.array_equal(row, row_of[id])  # a product that underflows can be 0.0 or -0.0
 
 
 @given(offered())

@@ -183,7 +183,7 @@ def test_if_all_are_paused_nothing_is_decided(clock: ManualClock) -> None:
     assert pickle.loads(pickle.dumps(error.value)).actions == tuple(NAMES)
     with pytest.raises(ActionsPaused):
         bandit.score()
-    with pytest.raises(ActionsPaused, match="'mail'; "):
+    with pytest.raises(ActionsPaused, match=r"retired \('mail'\): offer another"):
         bandit.decide_many([(None, ["mail"])])
     assert bandit.observe(decision.id, 1.0).status == "rewarded"
     assert bandit.decision_counts["rewarded"] == 1

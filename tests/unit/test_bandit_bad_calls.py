@@ -109,7 +109,7 @@ def test_a_decision_without_rows(bandit: Bandit) -> None:
 @pytest.mark.parametrize(
     ("context", "match"),
     [
-        (ROWS, r"one row of numbers per action, rows="),
+        (ROWS, r"pass rows=\[\.\.\.\] with one row of numbers per action"),
         ({"age": 3}, r"add features, as in Bandit\(PerArm"),
         (["blue", "red"], r"name the actions once, as in Bandit\("),
         ("blue", "rows="),

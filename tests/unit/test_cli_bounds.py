@@ -342,7 +342,7 @@ class TestRefusals:
         assert "pass one of them" in complaint(capsys, *GEOMETRIC, "--file", "-")
         assert "--column requires --file" in complaint(capsys, *GEOMETRIC, "--column", "delay")
         assert "did you mean Geometric?" in complaint(capsys, "--delay", "Geometic(mean=100)")
-        assert "at least 1" in complaint(capsys, *GEOMETRIC, "--rounds", "0")
+        assert "not a positive whole number" in complaint(capsys, *GEOMETRIC, "--rounds", "0")
         assert "at most 10,000,000" in complaint(capsys, *GEOMETRIC, "--rounds", "10_000_001")
         for delta in ("0", "1", "-0.1", "nan", "few"):
             assert "delta" in complaint(capsys, *GEOMETRIC, f"--delta={delta}")

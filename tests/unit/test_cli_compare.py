@@ -223,7 +223,7 @@ class TestRefusals:
         assert "did you mean BlindUCB?" in complaint(capsys, *DELAY, "--policy", "BlindUBC")
         assert "more than once" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")
         assert "required" in complaint(capsys)
-        assert "at least 1" in complaint(capsys, *DELAY, "--jobs", "0")
+        assert "not a positive whole number" in complaint(capsys, *DELAY, "--jobs", "0")
         for option in ("--figure", "--csv", "--resume"):
             target = str(tmp_path / "none" / "file.png")
             assert "no such folder" in complaint(capsys, *DELAY, option, target)

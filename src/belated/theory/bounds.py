@@ -181,7 +181,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
 
 def _not_one_law(delay: DelayProcess) -> str | None:
     if isinstance(delay, Conditional):
-        return "The delay depends on the row or on the reward, so there is no single distribution."
+        return "The delay depends on the row or the reward, so it has no single distribution."
     if isinstance(delay, Batched):
         return "The delay depends on the round, so the rounds do not share one distribution."
     return None
