@@ -163,7 +163,7 @@ def test_values_are_those_of_the_functions() -> None:
         (Geometric(mean=9), "bounded", "arbitrarily long"),
         (BlockDependent(Geometric(mean=9), length=9), "markov", "Markov chain with a spectral gap"),
         (Batched(24), "union", "The delay depends on the round"),
-        (ContextDependent(lambda x: 0.1), "union", "depends on the row or on the reward"),
+        (ContextDependent(lambda x: 0.1), "union", "depends on the row or the reward"),
         (Weibull(shape=900, scale=40), "prop1", "too large for a float"),
     ],
     ids=shown,
