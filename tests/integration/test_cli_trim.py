@@ -248,7 +248,9 @@ def test_what_cannot_be_trimmed_is_refused(
     """What still accepts rewards, is in no snapshot, or belongs to other settings."""
     complaint = Command("journal").complaint
     options = ["--reason", "why"]
-    assert "pass at least the retention" in complaint(capsys, "trim", named, "--older-than", "1h", *options)
+    assert "at least the retention" in complaint(
+        capsys, "trim", named, "--older-than", "1h", *options
+    )
     other_options = ["--window", "2h", "--default", "0", "--retention", "1d"]
     assert "was saved with other settings" in complaint(
         capsys, "trim", named, "--older-than", "5d", *options, *other_options

@@ -50,7 +50,7 @@ def test_semantics_are_one_of_ours() -> None:
 @pytest.mark.parametrize(
     ("policy", "match"),
     [
-        (DelayedUCB(2, Bernoulli(), half_life="auto"), r"half_life='auto', .*a fixed one is allowed"),
+        (DelayedUCB(2, Bernoulli(), half_life="auto"), r"half_life='auto', .*fixed one is allowed"),
         (DelayedUCB(2, Bernoulli(), metric="gram"), "combined with metric='gram'"),
         (DelayedUCB(2, Bernoulli(), learn_after=5), "combined with learn_after"),
         (DelayedUCB(2, Bernoulli(), estimator=Online()), r"the estimator Online\(\)"),
