@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 #: How a page writes that a bandit uses ``DefaultAfter``, and those that have a reason to.
 DEFAULT = re.compile(r"rewards ?= ?\"?DefaultAfter")
 REASONS = {
-    "sizing.md": "several learners cannot share ConversionsOnly",
     "missing-rewards.md": "it explains all three",
 }
 

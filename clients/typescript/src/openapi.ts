@@ -1294,7 +1294,7 @@ export interface components {
             };
         };
         /** @description The journal is unavailable. Retry after a second. */
-        Away: {
+        Unavailable: {
             headers: {
                 [name: string]: unknown;
             };
@@ -1344,7 +1344,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     decide_many: {
@@ -1381,7 +1381,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     reward: {
@@ -1420,7 +1420,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     post_reward: {
@@ -1459,7 +1459,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     reward_many: {
@@ -1496,7 +1496,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     reward_subjects: {
@@ -1533,7 +1533,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     activate: {
@@ -1571,7 +1571,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     void: {
@@ -1609,7 +1609,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     story: {
@@ -1644,7 +1644,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     erase: {
@@ -1679,7 +1679,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     state: {
@@ -1711,7 +1711,7 @@ export interface operations {
             415: components["responses"]["Unsupported"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     report: {
@@ -1743,7 +1743,7 @@ export interface operations {
             415: components["responses"]["Unsupported"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     switch: {
@@ -1780,7 +1780,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     models: {
@@ -1812,7 +1812,7 @@ export interface operations {
             415: components["responses"]["Unsupported"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     choose_model: {
@@ -1849,7 +1849,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     change_action: {
@@ -1886,7 +1886,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     erase_subject: {
@@ -1921,7 +1921,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     evaluate: {
@@ -1958,7 +1958,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     evaluate_all: {
@@ -1992,7 +1992,7 @@ export interface operations {
             422: components["responses"]["Invalid"];
             429: components["responses"]["TooOften"];
             500: components["responses"]["Failed"];
-            503: components["responses"]["Away"];
+            503: components["responses"]["Unavailable"];
         };
     };
     livez: {

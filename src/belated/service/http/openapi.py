@@ -35,7 +35,7 @@ _PROBLEMS = {
         "events are waiting for unknown decisions. Retry later.",
     ),
     500: ("Failed", "Internal error."),
-    503: ("Away", "The journal is unavailable. Retry after a second."),
+    503: ("Unavailable", "The journal is unavailable. Retry after a second."),
 }
 _KEY_PROBLEMS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
