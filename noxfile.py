@@ -68,7 +68,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def mutation(session: nox.Session) -> None:
-    """Check that tests detect small changes to the code; fail if they miss a tenth of them."""
+    """Check that tests detect small changes to the code; fail if they miss 15 % of them."""
     install(session)
     session.install("--require-hashes", "-r", "requirements/mutation.txt")
     session.run("python", "-m", "tests.mutation", *session.posargs)

@@ -1,10 +1,10 @@
 """Check that the tests detect small changes to the code: a script for ``nox -s mutation``.
 
 mutmut applies one small change at a time to the modules listed in ``pyproject.toml``.
-``python -m tests.mutation --sample 400`` draws that many of its mutants with a fixed seed. Each is
-tested by the quick tests that reach it, and if these pass, by the laws of the ledger. The page
-docs/contributing/mutation.md has the number of detected mutants, and lists the others; the script
-fails if they are more than a tenth.
+``python -m tests.mutation --sample 400`` draws that many of its mutants; the seed is the hash of the
+last commit, so that no test was written for the sample. Each is tested by the quick tests that
+reach it, and if these pass, by the laws. The page docs/contributing/mutation.md has the number of
+detected mutants, and lists the others; the script fails if they are more than 15 %.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from pathlib import Path
 PAGE = Path("docs/contributing/mutation.md")
 #: Slow tests, for mutants that no quick test detects.
 LAWS = [f"tests/laws/test_{name}.py" for name in ("moments", "undone", "ledger", "ledger_pieces")]
-SEED = 1
-GOAL = 0.9
+GOAL = 0.85
 #: mutmut's exit codes: a test failed, or was stopped because it took many times as long as usual.
 KILLED, TIMED_OUT = {1, 3}, {24, 36, 152, 255, -24}
 SURVIVED, NO_TESTS = {0}, {5, 33}
@@ -33,10 +32,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sample", type=int, default=400, help="how many mutants")
     parser.add_argument("--jobs", type=int, default=2, help="how many to run concurrently")
+    parser.add_argument("--seed", default=_commit(), help="of the sample")
     options = parser.parse_args()
     _mutmut("run", "--max-children", str(options.jobs), "belated.service.*__mutmut_1")
     names = sorted(_verdicts())  # the run above creates all mutants
-    sample = random.Random(SEED).sample(names, min(options.sample, len(names)))
+    sample = random.Random(options.seed).sample(names, min(options.sample, len(names)))
     _mutmut("run", "--max-children", str(options.jobs), *sample)
     verdicts = {name: verdict for name, verdict in _verdicts().items() if name in {*sample}}
     unknown = {*verdicts.values()} - KILLED - TIMED_OUT - SURVIVED - NO_TESTS
@@ -44,9 +44,14 @@ def main() -> None:
     for name, code in verdicts.items():
         if code in SURVIVED | NO_TESTS and _breaks_a_law(name):
             verdicts[name] = min(KILLED)
-    share = _write(verdicts, len(names))
+    share = _write(verdicts, len(names), options.seed)
     if share < GOAL:
         sys.exit(f"only {share:.1%} of the mutants fail a test: see {PAGE}")
+
+
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _mutmut(*arguments: str) -> None:
@@ -69,7 +74,7 @@ def _verdicts() -> dict[str, int | None]:
     return verdicts
 
 
-def _write(found: dict[str, int | None], of: int) -> float:
+def _write(found: dict[str, int | None], of: int, seed: str) -> float:
     """Write the page; return the share of detected mutants."""
     survivors = [name for name, code in found.items() if code in SURVIVED | NO_TESTS]
     share = 1.0 - len(survivors) / len(found)
@@ -80,7 +85,8 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "",
         "`nox -s mutation` makes one small change in the code at a time (a *mutant*) and runs the "
         "tests that cover it. `tests/mutation.py` writes this page. Of "
-        f"{of:,} mutants, {len(found)} were drawn with a fixed seed: **{share:.1%}** fail a test.",
+        f"{of:,} mutants, {len(found)} were drawn with the seed {seed}, a commit from before the "
+        f"run: **{share:.1%}** fail a test.",
         "",
         "| module | mutants | detected |",
         "|---|---:|---:|",
@@ -92,9 +98,7 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "## Survivors",
         "",
         "No test detects these mutants. Many are equivalent to the original, or change only a "
-        "message or the speed. Some tests were added after a review of this sample's survivors, so "
-        "a new sample would score lower: before these tests, the quick tests detected 67.5% of "
-        "this sample.",
+        "message or the speed. No test was written for this sample before the run.",
         "",
     ]
     for name in sorted(survivors):
