@@ -174,8 +174,11 @@ def _outcomes(
         )
         beyond = (until > last) & np.isfinite(until)
         seen = np.exp(log_left(np.maximum(np.minimum(until, last), typical)) - now)
-        cases = remaining, np.where(beyond, seen, remaining), np.where(beyond, 0.0, remaining)
-        counts.append(np.array([rng.binomial(waiting, 1.0 - share).sum(axis=1) for share in cases]))
+        drawn = rng.binomial(waiting, 1.0 - remaining)
+        fewest, most = drawn.copy(), drawn.copy()  # they differ only beyond the end of the curve
+        fewest[:, beyond] = rng.binomial(waiting[beyond], 1.0 - seen[:, beyond])
+        most[:, beyond] = waiting[beyond]
+        counts.append(np.array([cells.sum(axis=1) for cells in (drawn, fewest, most)]))
     return len(ages), counts
 
 

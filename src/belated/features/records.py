@@ -127,6 +127,7 @@ def is_number(value: Any) -> bool:
 
 #: Types of pandas' missing values, besides NaN.
 _MISSING = frozenset({"NAType", "NaTType"})
+_PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 def is_frame(value: Any) -> bool:
@@ -178,6 +179,8 @@ def plain(value: Any) -> Any:
 def as_list(values: Any) -> list[Any]:
     """Return a column, an array or any other iterable as a list; a missing value is None."""
     plain = values.tolist() if hasattr(values, "tolist") else list(values)
+    if set(map(type, plain)) <= _PLAIN:  # the only missing values of these types are None and NaN
+        return [None if value != value else value for value in plain]
     return [None if is_missing(value) else value for value in plain]
 
 
