@@ -18,14 +18,20 @@ find_python() {
     return 1
 }
 
+packages() { # uv takes a fifth of pip's CPU time; pip installs where uv cannot reach the index
+    UV_NATIVE_TLS=true python -m uv pip install --quiet "$@" ||
+        python -m pip install --quiet --no-compile "$@"
+}
+
 install() { # the pinned packages and the project, in a new environment
     local python
     python=$(find_python)
     "$python" -m venv "$work/venv"
     PATH="$work/venv/bin:$PATH"
     hash -r
-    python -m pip install --quiet --no-compile --require-hashes -r requirements/dev.txt
-    python -m pip install --quiet --no-deps --no-build-isolation -e .
+    python -m pip install --quiet --require-hashes -r <(sed -n '/^uv==/,/[^\\]$/p' requirements/dev.txt)
+    packages --require-hashes -r requirements/dev.txt
+    packages --no-deps --no-build-isolation -e .
     belated warm # otherwise many of the tests' processes would compile the kernels
     python --version
 }
