@@ -162,7 +162,9 @@ MISTAKES: dict[str, Python | Http | Cli] = {
         "rows.decide(rows=[[1.0, 2.0, 3.0]])",
         ("must have 2 numbers per row", "got 3"),
     ),
-    "NaN in a row": Python('rows.decide(rows=[[float("nan"), 1.0]])', ("[0, 0] is nan", "must be from")),
+    "NaN in a row": Python(
+        'rows.decide(rows=[[float("nan"), 1.0]])', ("[0, 0] is nan", "must be from")
+    ),
     "id as a number": Python(
         "rows.decide(rows=[[1.0, 0.0]], id=17)", ("the id must be text", "got 17", "'17'")
     ),
