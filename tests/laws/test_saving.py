@@ -20,7 +20,7 @@ from tests.laws.column_runs import DIM, PLAIN, Clock, check_same, history
 @pytest.fixture
 def seeds(request: pytest.FixtureRequest) -> range:
     """Few by default."""
-    return range(1_000 if request.config.getoption("--full") else 60)
+    return range(1_000 if request.config.getoption("--full") else 30)
 
 
 @pytest.fixture(autouse=True)

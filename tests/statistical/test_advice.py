@@ -42,7 +42,7 @@ def test_what_hurts_is_warned_of_and_nothing_else(name: str, full: bool) -> None
 @pytest.mark.parametrize("make", [DelayedUCB, DelayedThompson])
 def test_regret_goes_with_the_scale_of_rewards(make: type[Policy], full: bool) -> None:
     """Whether in cents or in euros: within 15 % for .01, 1 and 100."""
-    seeds = range(40 if full else 20)
+    seeds = range(40 if full else 10)
     means = [regrets(make(DIM, Gaussian()), scale, seeds).mean() for scale in SCALES]
     assert max(means) <= 1.15 * min(means)
     reference = regrets(make(DIM, Gaussian(0.25)), 1.0, seeds)
