@@ -22,9 +22,15 @@ AGAIN, LEARNED = 10.0, 0.5
 DEATHS = ("worker", "merger", "producer", "stopped worker")
 
 
-@pytest.fixture(params=REWARDS)
+@pytest.fixture(
+    params=[(learners, rewards) for learners in (2, 4) for rewards in REWARDS],
+    ids=lambda param: "{} learners, {}".format(*param),
+)
 def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator[KafkaTown]:
-    """Two learners on one broker; at full size, on three."""
+    """Two learners on one broker; at full size, two and four on three."""
+    learners, rewards = request.param
+    if learners > 2 and not full:
+        pytest.skip("four learners: full size only")
     require_jars()
     require_programs()
     seed = random.SystemRandom().randrange(10**6) if full else 7
@@ -35,8 +41,8 @@ def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator
         session=session,
         full=full,
         seed=seed,
-        learners=2,
-        rewards=request.param,
+        learners=learners,
+        rewards=rewards,
     )
     try:
         yield kafka_town
