@@ -114,8 +114,8 @@ def _write(found: dict[str, int | None], of: int, seed: str) -> float:
         "",
         "`nox -s mutation` makes one small change in the code at a time (a *mutant*) and runs the "
         "tests that cover it. `tests/mutation.py` writes this page. Of "
-        f"{of:,} mutants, {len(found)} were drawn with the seed {seed}, a commit from before the "
-        f"run: **{share:.1%}** fail a test.",
+        f"{of:,} mutants, {len(found)} were drawn with the tested commit, {seed}, as the seed: "
+        f"**{share:.1%}** fail a test.",
         "",
         "| module | mutants | detected |",
         "|---|---:|---:|",

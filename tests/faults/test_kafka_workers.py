@@ -27,7 +27,7 @@ DEATHS = ("worker", "merger", "producer", "stopped worker")
     ids=lambda param: "{} learners, {}".format(*param),
 )
 def town(request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> Iterator[KafkaTown]:
-    """Two learners on one broker; at full size, two and four on three."""
+    """Two learners and one broker; at full size three brokers, and four learners, too."""
     learners, rewards = request.param
     if learners > 2 and not full:
         pytest.skip("four learners: full size only")

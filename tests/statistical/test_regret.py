@@ -163,7 +163,7 @@ def test_frozen_weights_cost_nothing(
     problem: str, delay: str, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weighing pending decisions anew at every fit changes the regret by less than two errors."""
-    seeds, horizon = (40, 10_000) if full else (4, 3_000)
+    seeds, horizon = (40, 10_000) if full else (8, 3_000)
     frozen = regrets(ucb, problem, delay, seeds, horizon)
     learners: list[Recomputing] = []
 
